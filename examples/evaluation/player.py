@@ -401,7 +401,9 @@ def write_summary(prompt: list[BaseMessage]) -> str:
     room = int(int(limit[1]) / WORDS_PER_TOKEN) if limit else ROOM
     said = list(_read_messages(text.rpartition("\n<messages>\n")[2]))
     transcript = "\n".join(
-        f"{who}: {_indent(what)}" for who, what, is_summary in said if not is_summary
+        f"{f'{who} #{at}' if who == 'User' else who}: {_indent(what)}"
+        for at, (who, what, is_summary) in enumerate(said, 1)
+        if not is_summary
     )
     block = f"{MARK}\n<conversation>\n{transcript}\n</conversation>"
     former = [note for _, what, is_summary in said if is_summary for note in NOTE.findall(what)]

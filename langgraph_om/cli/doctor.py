@@ -15,10 +15,8 @@ from langgraph_om.core.actor.view import list_parts
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.content.blocks import find_provider
 from langgraph_om.core.content.parts import role_of
-from langgraph_om.core.items import LogItem, list_items
-from langgraph_om.core.observe.standing import MOST_TOKENS
-from langgraph_om.core.page import count, describe_overlooked, describe_unread, list_failures
-from langgraph_om.core.record.standing import list_left_out
+from langgraph_om.core.items import LogItem, is_protected, list_items
+from langgraph_om.core.page import describe_overlooked, describe_unread, list_failures
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import MemoryRecord
@@ -61,7 +59,6 @@ def diagnose(step: Step) -> Diagnosis:
         *_advise_on_failures(record),
         *_advise_on_task(record, step.now),
         *_advise_on_values(record),
-        *_advise_on_rules(record),
         *_advise_on_duplicates(record),
         *_advise_on_cache(reading, messages, record),
         *_advise_on_size(record, thresholds),
@@ -150,18 +147,6 @@ def _advise_on_values(record: MemoryRecord) -> Iterator[Advice]:
             )
 
 
-def _advise_on_rules(record: MemoryRecord) -> Iterator[Advice]:
-    left_out = list_left_out(record)
-    if left_out:
-        yield Advice(
-            "no-room",
-            f"there was no room for {count(len(left_out), 'standing instruction')}, the newest "
-            f"{left_out[-1]['words']!r}: these are ordinary observations, which reflections may "
-            f"drop. Forget an older one, and have the user say it again; the room is "
-            f"{MOST_TOKENS} tokens, or a quarter of observation_tokens if that is less",
-        )
-
-
 def _advise_on_unread(record: MemoryRecord) -> Iterator[Advice]:
     unread = describe_unread(record)
     if unread:
@@ -218,11 +203,11 @@ def _advise_on_cache(
 
 
 def _advise_on_size(record: MemoryRecord, thresholds: Thresholds) -> Iterator[Advice]:
-    kept = sum(group["tokens"] for group in record["log"] if group.get("person"))
+    kept = sum(group["tokens"] for group in record["log"] if is_protected(group))
     if kept > _MANY_PINNED * thresholds.observation_tokens:
         yield Advice(
             "pinned",
-            f"what a person pinned or wrote takes {kept:,} of {thresholds.observation_tokens:,} "
+            f"what is kept word for word takes {kept:,} of {thresholds.observation_tokens:,} "
             f"tokens, and is never condensed; unpin what matters less, or raise "
             f"observation_tokens",
         )

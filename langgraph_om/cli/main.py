@@ -326,7 +326,7 @@ def diff(source: Source, args: Namespace, memory: ObservationalMemory, out: Outp
 def list_rules(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:
     """List the user's standing instructions."""
     rows = standing.list_rows(runner_of(memory).record(source.state(args.thread)))
-    return _list(rows, ("id", "day", "thread", "state", "words"), out)
+    return _list(rows, ("id", "day", "thread", "words"), out)
 
 
 def list_pinned(source: Source, args: Namespace, memory: ObservationalMemory, out: Output) -> int:

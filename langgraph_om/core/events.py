@@ -63,7 +63,7 @@ PART_FIELDS: dict[str, dict[str, str]] = {
         **name_fields("ttl_expired_ms", "previous_model", "current_model"),
     },
     "thread-update": name_fields("cycle_id", "thread_id", "old_title", "new_title", "at"),
-    "standing": name_fields("cycle_id", "thread_id", "change", "words", "at"),
+    "standing": name_fields("cycle_id", "thread_id", "change", "words", "by", "at"),
     "steering": name_fields("id", "action", "at", "before", "after", "record_id", "thread_id"),
     "pinned": name_fields("id", "messages", "tokens", "room", "at", "record_id", "thread_id"),
     "recalled": {

@@ -182,9 +182,9 @@ def list_items(groups: Iterable[Group], chunks: Sequence[Chunk] = ()) -> list[Lo
 def is_protected(group: Mapping[str, object]) -> bool:
     """Return whether a group holds an item that no reflection may change.
 
-    A person pinned or wrote it, or a feature keeps it.
+    A person pinned or wrote it, or it is a standing instruction.
     """
-    return bool(group.get("person") or group.get("feature"))
+    return "keep" in group
 
 
 def keep_protected(read: Sequence[Group], written: Sequence[Group]) -> list[Group]:

@@ -73,8 +73,6 @@ class Apart:
     groups: Sequence[Group]
     room: int
     """Tokens that they may take together."""
-    left_out: Sequence[str] = ()
-    """Texts for which there was no room, oldest first."""
 
     @property
     def tokens(self) -> int:
@@ -92,7 +90,6 @@ class Apart:
             "tokens": self.tokens,
             "room": self.room,
             "items": [describe_item(item) for item in self.items],
-            "left_out": [*self.left_out],
         }
 
 
@@ -103,14 +100,14 @@ def describe_item(item: LogItem) -> dict[str, Any]:
 
 
 def write_apart(apart: Apart, *, names_threads: bool) -> list[str]:
-    """Return lines that say what is shown apart from the log, and what had no room."""
+    """Return lines that say what is shown apart from the log."""
     lines = [f"{apart.title.lower()}: {describe_room(apart)}"]
     for item in apart.items:
         day = f"{item.day.isoformat()} " if item.day is not None else ""
         thread = item.group["thread_id"] if names_threads else None
         said = f", thread {show_key(thread)}" if thread else ""
         lines.append(f"* {day}{item.words} (#{item.id}{said})")
-    return [*lines, *(f"* no room for: {text}" for text in apart.left_out)]
+    return lines
 
 
 def describe_room(apart: Apart) -> str:

@@ -39,6 +39,16 @@ TokenCount = list[Any]
 # --- The parts of a record -----------------------------------------------------------------------
 
 
+class Keep(TypedDict):
+    """Who keeps an item, and since when; its source is its group's."""
+
+    by: Literal["user", "person"]
+    """The user, in what they typed, or a person, by an act."""
+    how: Literal["standing", "remembered", "corrected", "pinned"]
+    """As a standing instruction, which is shown apart from the log, or in it."""
+    since: str
+
+
 class Group(TypedDict):
     """One immutable entry of the observation log."""
 
@@ -58,10 +68,8 @@ class Group(TypedDict):
     sources: NotRequired[list[list[str]]]
     """Ranges of earlier groups of the thread, which cover them, from which items were joined into
     this one."""
-    person: NotRequired[Literal["remembered", "corrected", "pinned"]]
-    """What a person did to its one item, which nobody else changes; missing for all others."""
-    feature: NotRequired[str]
-    """The feature that keeps its one item and shows it apart from the log; missing for others."""
+    keep: NotRequired[Keep]
+    """Who keeps its one item, which no reflection changes; missing for all others."""
 
 
 Found = dict[str, list[Any]]
@@ -280,16 +288,6 @@ class ExtractedValue(TypedDict):
     """Why the last question about it found nothing."""
 
 
-class LeftOut(TypedDict):
-    """A standing instruction for which there was no room."""
-
-    words: str
-    """The user's."""
-    day: str
-    """When it was given, as its heading says; empty where that is not known."""
-    thread_id: str | None
-
-
 class StandingEntry(TypedDict):
     """An instruction that begins, ends, or has no room, as an observation finds it."""
 
@@ -297,18 +295,9 @@ class StandingEntry(TypedDict):
     words: str
     """The user's."""
     group: NotRequired[str]
-    """Id of the group that holds it."""
-    left_out: NotRequired[LeftOut]
-    """What is noted of one without room."""
-
-
-class StandingState(TypedDict, total=False):
-    """What a record knows of standing instructions, beside those in its log."""
-
-    is_tasked: bool
-    """Whether the agent runs within a tool of another agent, which speaks in the user's place."""
-    left_out: list[LeftOut]
-    """Instructions for which there was no room, the newest 20, oldest first."""
+    """Id of the group that holds it; missing where there was no room."""
+    by: NotRequired[str]
+    """What the user said that ended it."""
 
 
 class PinnedMessage(TypedDict):
@@ -381,8 +370,8 @@ class TitleState(TypedDict, total=False):
     """What asking for it has cost."""
 
 
-SteeringAction = Literal["remember", "forget", "correct", "pin", "unpin", "undo"]
-"""What a person does to an item of the log."""
+SteeringAction = Literal["remember", "forget", "correct", "pin", "unpin", "undo", "end"]
+"""What a person does to an item of the log, or how the user ends a standing instruction."""
 
 
 class ItemPlace(TypedDict):
@@ -399,7 +388,7 @@ class ItemPlace(TypedDict):
 
 
 class SteeredItem(TypedDict):
-    """What a person did to an item, and how it is undone."""
+    """What was done to an item, and how it is undone."""
 
     id: str
     """Of the act."""
@@ -415,6 +404,8 @@ class SteeredItem(TypedDict):
     undone: bool
     is_new: bool
     """Whether no part of the stream has told of it yet."""
+    by: NotRequired[str]
+    """Of an instruction that the user ended: what they said."""
 
 
 class Floor(TypedDict):
@@ -515,24 +506,7 @@ class TitleFixed(SharedChange):
     """The title by its name; `None` where observations may change it again."""
 
 
-class RuleEnded(SharedChange):
-    """The user ended a standing instruction."""
-
-    kind: Literal["rule-ended"]
-    group: str
-    """The one that held it."""
-
-
-class RuleLeftOut(SharedChange):
-    """There was no room for a standing instruction."""
-
-    kind: Literal["rule-left-out"]
-    left_out: LeftOut
-
-
-LogChange = (
-    Extension | Joining | Replacement | SteeringChange | TitleFixed | RuleEnded | RuleLeftOut
-)
+LogChange = Extension | Joining | Replacement | SteeringChange | TitleFixed
 """A change that the shared log does not have yet."""
 
 
@@ -563,8 +537,6 @@ class SharedLog(TypedDict):
     set one."""
     rest: NotRequired[Attempt]
     """What the next reflection waits for, in any thread; missing where it waits for nothing."""
-    left_out: NotRequired[list[LeftOut]]
-    """Standing instructions for which there was no room."""
     steered: NotRequired[list[str]]
     """Ids of the acts of persons that it has taken in."""
     acts: NotRequired[list[SteeredItem]]
@@ -623,8 +595,9 @@ class MemoryRecord(TypedDict, total=False):
     """Where `thread_title` comes from; missing where nobody asked for one or set one."""
     extracted: NotRequired[dict[str, ExtractedValue]]
     """Values by their names; missing before the first."""
-    standing: NotRequired[StandingState]
-    """Missing where nothing is known of standing instructions beside those in the log."""
+    is_tasked: NotRequired[bool]
+    """Whether the agent runs within a tool of another agent, which speaks in the user's place;
+    missing where it does not."""
     steered: NotRequired[list[SteeredItem]]
     """What a person did to the log, oldest first; missing where nobody did anything."""
     pinned: NotRequired[Pins]
@@ -1030,13 +1003,6 @@ class OthersDescribed(TypedDict):
     others: list[Excerpt]
 
 
-class LeftOutSynced(TypedDict):
-    """The thread knows what had no room in the log that it shares."""
-
-    type: Literal["left-out"]
-    left_out: list[LeftOut]
-
-
 class ActsGone(TypedDict):
     """The log has some threads no more."""
 
@@ -1173,6 +1139,8 @@ class StandingChanged(CycleEvent):
     operation: Operation
     change: Literal["began", "ended", "no-room"]
     words: str
+    by: NotRequired[str]
+    """What the user said that ended it."""
 
 
 class SteeringTold(TypedDict):
@@ -1347,7 +1315,6 @@ Event = (
     | Evicted
     | Synced
     | OthersDescribed
-    | LeftOutSynced
     | ActsGone
     | TitleWords
     | TitleAsked

@@ -35,7 +35,8 @@ _MUCH_SAID = 120  # Bytes, which no script says in more than 60 tokens: more nee
 _TOOL_WEIGHT = 2
 _KINDS = r"(?P<kind>User|Assistant|Earlier summary|Tool call|Tool result|Tool error)"
 _HEAD = re.compile(
-    _KINDS + r"(?: (?P<name>[^:]{1,120}?))??(?: \((?P<time>\d{1,2}:\d\d)\))?"
+    _KINDS + r"(?: #(?P<number>\d{1,6}))?(?: (?P<name>[^:]{1,120}?))??"
+    r"(?: \((?P<time>\d{1,2}:\d\d)\))?"
     r"(?P<reasoning> reasoning)?(?: \[[^\]]{0,200}\])?:(?: (?P<text>.*))?",
 )
 _ORDER_MARK = "📌"
@@ -53,6 +54,8 @@ class _TranscriptLine:
     date: str
     time: str
     text: str
+    number: str = ""
+    """By which a mark cites it; empty for none."""
 
     @property
     def label(self) -> str:
@@ -160,7 +163,7 @@ class ExtractiveObserver(OfflineChatModel):
         plain = 0
         for line in lines:
             for order in _find_orders(line) if marks else ():
-                item = _write_stamped(_ORDER_MARK, line, f'"{order}"')
+                item = _write_stamped(_ORDER_MARK, line, f"#{line.number} {order}")
                 notes.append(_Note(len(notes), line, order, item))
             if text := self._choose_quote(line):
                 plain += line.kind == "Assistant" and not text.endswith(QUESTION_MARKS)
@@ -217,7 +220,7 @@ class ExtractiveObserver(OfflineChatModel):
 def _find_orders(line: _TranscriptLine) -> list[str]:
     """Return the sentences of the user that are standing instructions."""
     text = line.text[:MAX_CHARACTERS_READ]
-    if line.kind != "User" or not _ORDER.search(text):
+    if not line.number or not _ORDER.search(text):
         return []
     sentences = split_sentences(text)
     return [each for each in sentences if _ORDER.search(each) and not each.endswith(QUESTION_MARKS)]
@@ -237,7 +240,8 @@ def _read_transcript(transcript: str) -> Iterator[_TranscriptLine]:
             continue
         if head and not head["reasoning"]:
             text = "\n".join(body).strip()
-            yield _TranscriptLine(head["kind"], head["name"] or "", date, head["time"] or "", text)
+            told = (head["kind"], head["name"] or "", date, head["time"] or "", text)
+            yield _TranscriptLine(*told, head["number"] or "")
         date = line.removeprefix("Date: ").strip() if is_date else date
         head, body = found, [found["text"] or ""] if found else []
 

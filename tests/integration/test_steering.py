@@ -66,7 +66,7 @@ def spans_of(after: MemoryRecord) -> list[list[str]]:
 def test_what_a_person_wants_remembered_stands_in_the_log_and_says_so() -> None:
     after = fold(record(), [memory().updates.remember("User is allergic to nuts")])
     assert "User is allergic to nuts (noted by a person)" in log_of(after)
-    assert after["log"][-1]["person"] == "remembered"
+    assert after["log"][-1]["keep"]["how"] == "remembered"
     assert after["log"][-1]["tokens"] > 5
 
 
@@ -92,7 +92,7 @@ def test_what_is_forgotten_is_gone_with_what_belongs_to_it_and_its_messages_stay
 def test_a_correction_keeps_day_mark_and_time_and_says_who_made_it() -> None:
     after = fold(record(), [memory().updates.correct("lives in Lyon", "User lives in Ghent")])
     assert "Lyon" not in log_of(after)
-    own = next(entry for entry in after["log"] if entry.get("person"))
+    own = next(entry for entry in after["log"] if "keep" in entry)
     assert own["text"] == (
         "Date: Mar 1, 2026\n* 🔴 (09:00) User lives in Ghent (corrected by a person)"
     )
@@ -101,11 +101,9 @@ def test_a_correction_keeps_day_mark_and_time_and_says_who_made_it() -> None:
 
 def test_a_pinned_item_keeps_every_byte_and_can_be_unpinned() -> None:
     pinned = fold(record(), [memory().updates.pin("has a dog")])
-    own = next(entry for entry in pinned["log"] if entry.get("person"))
+    own = next(entry for entry in pinned["log"] if "keep" in entry)
     assert own["text"] == "Date: Mar 2, 2026\n* 🔴 (10:00) User has a dog"
-    assert not any(
-        e.get("person") for e in fold(pinned, [memory().updates.unpin("has a dog")])["log"]
-    )
+    assert not any("keep" in e for e in fold(pinned, [memory().updates.unpin("has a dog")])["log"])
     with pytest.raises(ItemError, match="not pinned"):
         fold(record(), [memory().updates.unpin("has a dog")])
 
@@ -226,7 +224,7 @@ def test_each_act_can_be_undone_and_done_again(act: Any) -> None:
     assert sorted(i.id for i in list_items(undone["log"])) == sorted(
         i.id for i in list_items(before["log"])
     )
-    assert not any(entry.get("person") for entry in undone["log"])
+    assert not any("keep" in entry for entry in undone["log"])
     again = fold(undone, [own.updates.undo(undone["steered"][-1]["id"])])
     assert log_of(again) == log_of(done)
 
@@ -391,11 +389,11 @@ def test_what_a_person_did_survives_reflections_of_a_long_talk(*, evict: bool) -
         on_thread(), {"om": agent.memory.updates.remember("Ana is left-handed")}
     )
     before = values(agent.graph, on_thread())["om"]
-    kept = [entry for entry in before["log"] if entry.get("person")]
+    kept = [entry for entry in before["log"] if "keep" in entry]
     talk(agent.graph, on_thread(), turns(20, start=8))
     after = values(agent.graph, on_thread())["om"]
     assert after["generation"] > before["generation"] + 1
-    assert [entry for entry in after["log"] if entry.get("person")] == kept
+    assert [entry for entry in after["log"] if "keep" in entry] == kept
 
 
 # --- Acts on a thread ----------------------------------------------------------------------------

@@ -20,7 +20,8 @@ from langgraph_om.core.record.sharing import (
     diff_record,
     make_blank_log,
 )
-from langgraph_om.core.wire import Group, MemoryRecord, SharedLog
+from langgraph_om.core.record.standing import is_standing
+from langgraph_om.core.wire import Group, Keep, MemoryRecord, SharedLog
 from langgraph_om.features.shared_log import SharedLogs
 from langgraph_om.memory import ObservationalMemory
 from langgraph_om.testing import ScriptedChatModel
@@ -33,6 +34,7 @@ from support.groups import day_log, group
 from support.words import Words
 
 PERSON = ObservationalMemory(ScriptedChatModel(), clock=Clock(), token_counter=Words())
+STANDING: Keep = {"by": "user", "how": "standing", "since": "2026-03-01T09:00:00Z"}
 WORDS = ("user", "lives", "in", "Ghent", "tea", "3", "cats", "Rex", "because", '"quoted"', "咖啡")
 
 phrases = st.lists(st.sampled_from(WORDS), min_size=1, max_size=6).map(" ".join)
@@ -58,7 +60,7 @@ def logs(draw: st.DrawFn, *, threads: str = "t") -> list[Group]:
         if draw(st.booleans()):
             order = day_log(2 * at, f'* 📌 (09:12) "{draw(phrases)}"')
             own = group(f"o{at}", order, 2 * at, 2 * at + 1, thread)
-            groups.append({**own, "ranges": [], "sources": own["ranges"], "feature": "standing"})
+            groups.append({**own, "ranges": [], "sources": own["ranges"], "keep": STANDING})
     return groups
 
 
@@ -80,7 +82,7 @@ def do(record: MemoryRecord, wanted: list[tuple[str, int, str]]) -> MemoryRecord
             record = fold(record, [PERSON.updates.remember(words)])
         elif items:
             item = items[number % len(items)]
-            if action == "unpin" and "person" not in item.group:
+            if action == "unpin" and item.group.get("keep", STANDING)["by"] != "person":
                 continue
             given_ = (item.id, words) if action == "correct" else (item.id,)
             record = fold(record, [getattr(PERSON.updates, action)(*given_)])
@@ -88,11 +90,11 @@ def do(record: MemoryRecord, wanted: list[tuple[str, int, str]]) -> MemoryRecord
 
 
 def protected(log: list[Group]) -> list[Group]:
-    return [entry for entry in log if entry.get("person") or entry.get("feature")]
+    return [entry for entry in log if "keep" in entry]
 
 
 def orders(log: list[Group]) -> list[str]:
-    return [entry["text"] for entry in log if entry.get("feature")]
+    return [entry["text"] for entry in log if is_standing(entry)]
 
 
 def hostile(draw: Any, call: AskModel) -> str:
@@ -160,7 +162,7 @@ def test_whatever_an_event_holds_the_record_keeps_a_persons_items(data: st.DataO
     record, _ = conversation()
     record = do(edited(record, {"log": data.draw(logs())}), data.draw(acts))
     before = protected(record["log"])
-    written = [entry for entry in data.draw(logs()) if not entry.get("feature")]
+    written = [entry for entry in data.draw(logs()) if not is_standing(entry)]
     forged = [{**entry, "text": "* forged"} for entry in before if data.draw(st.booleans())]
     kept = keep_protected(record["log"], [*written, *forged])  # type: ignore[list-item]
     assert protected(kept) == before
@@ -197,9 +199,9 @@ def test_a_shared_log_takes_in_what_a_person_did_though_another_thread_was_faste
     record = {**record, **mine}
     done = do(record, data.draw(acts))
     if data.draw(st.booleans()):  # another thread has had the log rewritten meanwhile
-        drawn = [entry for entry in data.draw(logs()) if not entry.get("feature")]
+        drawn = [entry for entry in data.draw(logs()) if not is_standing(entry)]
         new = [{**entry, "id": f"n{at}"} for at, entry in enumerate(drawn)]
-        new += [entry for entry in log if entry.get("feature")]
+        new += [entry for entry in log if is_standing(entry)]
         shared = {**shared, "generation": 1, "log": new}  # type: ignore[typeddict-item]
     after = apply_changes(shared, done["outbox"])
     assert apply_changes(after, done["outbox"]) == after

@@ -45,13 +45,13 @@ from langgraph_om.core.events import iso
 from langgraph_om.core.observe.gaps import find_gaps
 from langgraph_om.core.observe.hints import tell_hints
 from langgraph_om.core.observe.parse_answer import tag_of
-from langgraph_om.core.observe.standing import select_log, write_rules
+from langgraph_om.core.observe.standing import write_rules
 from langgraph_om.core.observe.transcript import format_weekday
 from langgraph_om.core.plan import is_reasoning_under_way
 from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.record.kept import write_pinned
 from langgraph_om.core.record.record import blank_record, write_ranges
-from langgraph_om.core.record.standing import STANDING
+from langgraph_om.core.record.standing import STANDING, select_log
 from langgraph_om.core.record.window import Entry, Window
 from langgraph_om.core.wire import Group, Head, MemoryRecord
 

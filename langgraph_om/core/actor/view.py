@@ -20,7 +20,7 @@ from langgraph_om.core.actor.shown import ShownMessages
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.blocks import without_bound_reasoning
 from langgraph_om.core.items import cut_spans, find_spans, is_protected, read_head, replace_spans
-from langgraph_om.core.observe.standing import select_log
+from langgraph_om.core.record.standing import is_standing, select_log
 from langgraph_om.core.record.window import Entry, Window
 from langgraph_om.core.tokens.counter import CONVERSATION_OVERHEAD
 from langgraph_om.core.wire import Group
@@ -301,7 +301,7 @@ class Fitting:
         for group in free:
             yield cut(group, ""), replace(left, texts=texts)
         kept = [group for group in log if is_protected(group)]
-        owners = {group.get("feature") for group in kept}
+        owners = {group["keep"]["how"] for group in kept}
         for name in (
             "asides",
             "hints",
@@ -309,7 +309,7 @@ class Fitting:
         ):
             left = replace(left, texts=texts, sections=left.sections | {name})
             yield math.inf, left
-        for group in sorted(kept, key=lambda group: "feature" in group):
+        for group in sorted(kept, key=is_standing):
             yield cut(group, ""), replace(left, texts=texts)
 
 

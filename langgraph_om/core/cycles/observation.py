@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, tzinfo
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, cast
 
 from langgraph_om.core.config.settings import Settings
@@ -32,13 +33,14 @@ from langgraph_om.core.cycles.questions import (
     split_further,
     tell_found,
 )
+from langgraph_om.core.cycles.standing import keep_marked
 from langgraph_om.core.effects import AskModel, EffectFlow, ReadTally, Tally
 from langgraph_om.core.events import iso
 from langgraph_om.core.items import find_spans
 from langgraph_om.core.observe.log_excerpt import select_previous
 from langgraph_om.core.observe.observer import ObserverInput, build_question, observe
 from langgraph_om.core.observe.parse_answer import LOG, ParsedAnswer, parse_output
-from langgraph_om.core.observe.standing import list_held, select_in_force, select_log, sort_notes
+from langgraph_om.core.observe.standing import UserMessage, list_held, select_in_force
 from langgraph_om.core.observe.transcript import Transcript, says_much, to_local
 from langgraph_om.core.record.record import (
     CURSOR_TAIL,
@@ -48,6 +50,7 @@ from langgraph_om.core.record.record import (
     place_reflection,
     replace_groups,
 )
+from langgraph_om.core.record.standing import select_log
 from langgraph_om.core.record.window import (
     Entry,
     Window,
@@ -274,7 +277,7 @@ def _observe(
     at = iso(info.last_reply(tally))
     text, own = parsed.observations, record["thread_id"]
     groups = build_groups(info, entries, times, text, first_id=info.cycle_id, thread_id=own, at=at)
-    groups, noticed = sort_notes(info, groups, known, observed.said)
+    groups, noticed = yield from keep_marked(info, groups, known, observed.cited)
     found = join_found([found, noticed])
     tokens = sum(group["tokens"] for group in groups)
     hints = select_hints(info.settings, parsed)
@@ -309,8 +312,8 @@ class ObserverOutcome(NamedTuple):
     """About how many of their tokens no question had room for."""
     asked: AskModel | None = None
     """What was asked last."""
-    said: Sequence[str] = ()
-    """The words of the user that were shown, message by message."""
+    cited: Mapping[int, UserMessage] = MappingProxyType({})
+    """The messages of the user that were shown with numbers."""
 
 
 def ask_observer(
@@ -344,7 +347,7 @@ def ask_observer(
         raise
     said = yield from rewrite_answer(info, parsed)
     left_out += shown.left_out_tokens
-    return ObserverOutcome(said, left_out, asked, shown.said)
+    return ObserverOutcome(said, left_out, asked, shown.cited)
 
 
 def _ask_part_by_part(

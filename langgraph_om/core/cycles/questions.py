@@ -12,14 +12,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langgraph_om.core.content.dates import observation_date
-from langgraph_om.core.content.parts import Attachment, Placeholders, all_parts, plain_text, role_of
+from langgraph_om.core.content.parts import Attachment
 from langgraph_om.core.content.text import MAX_TOKENS_PER_CHARACTER, escape, sanitize
 from langgraph_om.core.cycles.cycle import CycleInfo
 from langgraph_om.core.effects import (
@@ -35,7 +35,7 @@ from langgraph_om.core.forms import Form, InvalidError, TemplateForm, Value, joi
 from langgraph_om.core.observe.gaps import mark_gaps
 from langgraph_om.core.observe.observer import build_failure
 from langgraph_om.core.observe.parse_answer import ParsedAnswer
-from langgraph_om.core.observe.standing import announce_rules
+from langgraph_om.core.observe.standing import UserMessage, is_tasked, number_messages
 from langgraph_om.core.observe.transcript import LEFT_EDGE, TimedMessage, Transcript, transcribe
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.kept import EXTRACT
@@ -72,8 +72,8 @@ class SplitTranscript:
     parts: Sequence[Transcript]
     left_out_tokens: int = 0
     """About how many tokens of the inside of enormous messages no question shows."""
-    said: Sequence[str] = ()
-    """The words of the user among the messages, message by message."""
+    cited: Mapping[int, UserMessage] = field(default_factory=dict)
+    """The messages that the user typed, by the numbers that they are shown with."""
 
 
 def split_transcript(
@@ -308,7 +308,9 @@ def show_messages(
         shown = [TimedMessage(message, known.get(str(message.id))) for message in changed]
     if not shown:
         return None
-    shown = [*mark_gaps(settings, shown)]
+    shown, cited = [*mark_gaps(settings, shown)], dict[int, UserMessage]()
+    if not is_tasked(cycle):
+        shown, cited = number_messages(shown, settings.timezone)
     transcript = transcribe(
         shown,
         timezone=settings.timezone,
@@ -322,20 +324,7 @@ def show_messages(
     count = settings.counter.count_text
     tokens = max(settings.thresholds.message_tokens, settings.question_tokens >> failures)
     split = split_transcript(transcript, tokens, count, most)
-    return replace(split, said=_list_said(shown))
-
-
-def _list_said(shown: Sequence[TimedMessage]) -> Sequence[str]:
-    """Return the words of the user, in which standing instructions are looked for."""
-    typed = [each.message for each in shown if role_of(each.message) == "user"]
-    said = [message for message in typed if not message.name]  # a name is another agent's
-    return [_join_texts(each) if (plain := plain_text(each)) is None else plain for each in said]
-
-
-def _join_texts(message: BaseMessage) -> str:
-    parts = all_parts(message, Placeholders())
-    texts = [part for part in parts if part.kind == "text" and not part.is_document]
-    return "\n\n".join(str(part.body) for part in texts)
+    return replace(split, cited=cited)
 
 
 def rewrite_answer(cycle: CycleInfo, parsed: ParsedAnswer) -> EffectFlow[ParsedAnswer]:
@@ -611,5 +600,7 @@ def announce_found(info: CycleInfo, at: datetime, event: Mapping[str, Any]) -> E
     extract = info.settings.parts.extract
     if extract is not None and (values := found.get(EXTRACT)):
         yield from extract.announce(info, at, values)
-    yield from announce_rules(info, at, found.get(STANDING, []))
+    for entry in found.get(STANDING, []):
+        told = {name: entry[name] for name in ("change", "words", "by") if name in entry}
+        yield info.event("standing", at, **told)
     yield from announce_hints(info, at, event.get("hints", {}))

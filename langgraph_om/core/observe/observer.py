@@ -26,8 +26,7 @@ from langgraph_om.core.observe.parse_answer import (
     parse_output,
     tag_of,
 )
-from langgraph_om.core.observe.standing import describe_marks
-from langgraph_om.core.prompts import fill
+from langgraph_om.core.prompts import fill, load
 from langgraph_om.errors import ObserverError
 
 MAX_ERROR_CHARACTERS = 1000
@@ -151,7 +150,7 @@ def render_output_format(asked: Sequence[str], held: str) -> str:
         "observer_output",
         hints=tell_hints(asked, "observer"),
         hints_example=tell_hints(asked, "example"),
-        marks=describe_marks(held),
+        ends=load("standing_ends") if held else "",
     )
 
 

@@ -73,6 +73,8 @@ class TimedMessage:
     """An aware time, or None when unknown; a naive one is in the transcript's zone."""
     before: str = ""
     """A line of its own before the message; empty for none."""
+    number: int = 0
+    """By which a mark may cite it; 0 for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +193,7 @@ class _TranscriptWriter:
         if role is None:
             return
         clock = f" ({moment.hour:02}:{moment.minute:02})" if moment else ""
-        name = as_label(message.name)
+        name = f"#{timed.number}" if timed.number else as_label(message.name)
         speaker = SPEAKER_NAMES.get(role) or _name_speaker(role)
         who = f"{speaker} {name}{clock}" if name else f"{speaker}{clock}"
         if plain is None:

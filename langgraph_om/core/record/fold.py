@@ -41,7 +41,7 @@ from langgraph_om.core.record.record import (
     select_valid_counts,
 )
 from langgraph_om.core.record.sharing import drop_deleted_part, join_or_leave, take_over_log
-from langgraph_om.core.record.standing import end_rules, note_tool, set_left_out, take_left_out
+from langgraph_om.core.record.standing import end_rules, note_tool
 from langgraph_om.core.record.steering import do_act, drop_acts, note_acts_told
 from langgraph_om.core.record.titles import (
     note_asked,
@@ -370,8 +370,6 @@ def note_deletion(record: MemoryRecord, event: DeletionFound) -> None:
     if not note_number(record, event):
         return
     drop_deleted_part(record, event)
-    if is_shared(record):
-        set_left_out(record, [])
     record.pop("pinned", None)  # and what was found, as that may be deleted
     record.pop("recalled", None)
 
@@ -503,7 +501,6 @@ _REDUCERS: dict[str, Callable[[MemoryRecord, Any], None]] = {
     "evicted": note_evicted,
     "synced": take_over_log,
     "others": note_others,
-    "left-out": take_left_out,
     "steered": do_act,
     "acts-gone": drop_acts,
     "titled": set_title,

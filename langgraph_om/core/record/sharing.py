@@ -26,7 +26,6 @@ from langgraph_om.core.record.record import (
     replace_groups,
     select_own_groups,
 )
-from langgraph_om.core.record.standing import add_left_out
 from langgraph_om.core.record.steering import MAX_ACTS, apply_steering, steer
 from langgraph_om.core.record.titles import take_hints
 from langgraph_om.core.wire import (
@@ -85,12 +84,6 @@ def apply_changes(shared: SharedLog, changes: Sequence[LogChange]) -> SharedLog:
                 shared = _steer(shared, change)
             case "fix":
                 shared = _fix_title(shared, change)
-            case "rule-ended":
-                log = [group for group in shared["log"] if group["id"] != change["group"]]
-                shared = {**shared, "log": log}
-            case "rule-left-out":
-                left_out = add_left_out(shared.get("left_out", []), change["left_out"])
-                shared = {**shared, "left_out": left_out}
     return shared
 
 
@@ -101,9 +94,6 @@ def without_thread(stored: Mapping[str, Any], thread_id: str) -> dict[str, Any]:
     for name in ("threads", "fixed"):
         if name in kept:
             kept[name] = {k: own for k, own in kept[name].items() if not belongs_to(k, thread_id)}
-    if "left_out" in kept:
-        left = kept["left_out"]
-        kept["left_out"] = [each for each in left if not belongs_to(each["thread_id"], thread_id)]
     if "acts" in kept:
         kept["acts"] = [
             act

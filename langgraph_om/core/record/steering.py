@@ -294,7 +294,7 @@ def _remember(
         "observed_at": event["at"],
         "text": f"{event['day']}\n{event['text']}",
         "tokens": event["tokens"],
-        "person": "remembered",
+        "keep": {"by": "person", "how": "remembered", "since": event["at"]},
     }
     noted = _note(acts, event, None, group)
     return Steering(insert_by_day(log, group), list(chunks), noted, None, [group])
@@ -307,22 +307,28 @@ def _change(single: Group, item: LogItem, event: Steered) -> Group | None:
         return None
     after: Group = {**single, "id": derive_id("item", event["id"], single["id"])}
     if action == "unpin":
-        if "person" not in single:
+        if not _is_persons(single):
             msg = f"the item {item.id} is not pinned: {' '.join(item.words.split())!r}"
             raise ItemError(msg)
-        after.pop("person")
+        after.pop("keep")
     elif action == "pin":
-        after["person"] = single.get("person", "pinned")
+        if not _is_persons(single):
+            after["keep"] = {"by": "person", "how": "pinned", "since": event["at"]}
     else:
         heading = f"{item.span.heading}\n" if item.span.heading else ""
         head = item.text[: item.head.end]
-        if after.pop("feature", None):  # nobody but a person said so, in these words
+        if "keep" in single and not _is_persons(single):  # the user did not say so in these words
             head = head.replace(item.head.mark, "🔴", 1)
         after["text"] = f"{heading}{write_item(head, event['text'], CORRECTED)}"
         after["tokens"] = event["tokens"]
         after["observed_at"] = event["at"]
-        after["person"] = "corrected"
+        after["keep"] = {"by": "person", "how": "corrected", "since": event["at"]}
     return after
+
+
+def _is_persons(group: Group) -> bool:
+    """Return whether a person keeps the item of a group."""
+    return "keep" in group and group["keep"]["by"] == "person"
 
 
 def _undo(
@@ -365,9 +371,9 @@ def _find_act(acts: Sequence[SteeredItem], wanted: str | None) -> SteeredItem:
     """Return the act to undo: the one that is named, or the newest that still stands."""
     open_ones = [act for act in acts if not act["undone"]]
     if wanted is None:
-        standing = [act for act in open_ones if act["action"] != "undo"]
-        if standing:
-            return standing[-1]
+        persons = [act for act in open_ones if act["action"] not in ("undo", "end")]
+        if persons:
+            return persons[-1]
         msg = "there is nothing to undo: no person changed this log, or all of it is undone"
         raise ItemError(msg)
     named = [act for act in open_ones if act["id"] == wanted]
@@ -388,11 +394,37 @@ def do_act(record: MemoryRecord, event: Steered) -> None:
         return
     thread_id = record["thread_id"]
     done = steer(record["log"], record["chunks"], acts, event, thread_id=thread_id)
-    record["log"], record["chunks"], record["steered"] = done.log, done.chunks, done.acts
+    record["chunks"] = done.chunks
+    _keep_done(record, done)
+
+
+def end_item(record: MemoryRecord, group_id: str, cycle_id: str, at: str, by: str) -> None:
+    """Take an instruction out of the log that the user ended.
+
+    Args:
+        by: What the user said.
+    """
+    ended = next((group for group in record["log"] if group["id"] == group_id), None)
+    if ended is None:
+        return
+    event: Steered = {
+        "type": "steered",
+        "id": derive_id("end", cycle_id, group_id),
+        "action": "end",
+        "at": at,
+    }
+    acts = _note(record.get("steered", []), event, ended, None)
+    acts[-1] |= {"is_new": False, "by": by}  # the stream is told by the cycle
+    log = _splice(record["log"], group_id, [])
+    _keep_done(record, Steering(log, [], acts, group_id, []))
+
+
+def _keep_done(record: MemoryRecord, done: Steering) -> None:
+    record["log"], record["steered"] = done.log, done.acts
     act = done.acts[-1]
     add_to_outbox(
         record,
-        event["id"],
+        act["id"],
         kind="steer",
         replaced=done.replaced,
         groups=done.groups,

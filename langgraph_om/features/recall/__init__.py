@@ -23,8 +23,8 @@ from langgraph_om.core.config.options import RetrievalConfig
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.message_keys import find_parent_thread, key_of
 from langgraph_om.core.content.text import escape
-from langgraph_om.core.observe.standing import select_log
 from langgraph_om.core.record.record import write_range
+from langgraph_om.core.record.standing import select_log
 from langgraph_om.core.search import RECALL
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import Group, MemoryRecord

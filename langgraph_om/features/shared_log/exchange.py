@@ -18,7 +18,6 @@ from langchain_core.messages import BaseMessage
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import keyed_conversation, keyed_messages
 from langgraph_om.core.effects import CallReply, EffectFlow, Storage, Warn, call_storage, find_part
-from langgraph_om.core.observe.standing import sync_left_out
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import (
     CURSOR_TAIL,
@@ -232,7 +231,7 @@ def _exchange_log(
     yield from _archive_groups(resource, kept, shared, now)
     yield from release_after(record, changes)
     events = [*noted, diff_record(kept, shared, revision, changes)]
-    events += [*sync_left_out(kept, shared), *drop_lost_acts(kept, shared)]
+    events += drop_lost_acts(kept, shared)
     synced = fold(record, [events])
     if synced == record:
         return ExchangeOutcome(record, [])

@@ -41,10 +41,11 @@ from langgraph_om.core.cycles.questions import (
     split_further,
     tell_found,
 )
+from langgraph_om.core.cycles.standing import keep_marked
 from langgraph_om.core.effects import AskModel, EffectFlow, ReadTally, Tally, Together
 from langgraph_om.core.events import iso
 from langgraph_om.core.observe.parse_answer import ParsedAnswer
-from langgraph_om.core.observe.standing import list_held, select_log, sort_notes
+from langgraph_om.core.observe.standing import UserMessage, list_held
 from langgraph_om.core.observe.transcript import Transcript, says_much
 from langgraph_om.core.record.outbox import count_others
 from langgraph_om.core.record.record import (
@@ -53,6 +54,7 @@ from langgraph_om.core.record.record import (
     find_newest_observed,
     write_log,
 )
+from langgraph_om.core.record.standing import select_log
 from langgraph_om.core.record.window import Window, digest_entries
 from langgraph_om.core.wire import (
     OTHERS,
@@ -99,15 +101,15 @@ class _BatchAnswer(NamedTuple):
     error: ObserverError | None = None
     left_out_tokens: int = 0
     """About how many tokens no question had room for."""
-    said: Mapping[str, Sequence[str]] = MappingProxyType({})
-    """The words of the user that were shown, message by message, by thread id."""
+    cited: Mapping[str, Mapping[int, UserMessage]] = MappingProxyType({})
+    """The messages of the user that were shown with numbers, by thread id."""
 
 
 def ask_observer_of_threads(cycle: CycleInfo, batch: _Batch) -> EffectFlow[_BatchAnswer]:
     """Have the oldest messages of several other threads observed."""
     found: dict[str, ParsedAnswer] = {}
     left_out: dict[str, int] = {}
-    said: dict[str, Sequence[str]] = {}
+    cited: dict[str, Mapping[int, UserMessage]] = {}
     inputs: list[list[ThreadInput]] = []
     hints = cycle.settings.hints
     for thread, count in batch:
@@ -117,7 +119,7 @@ def ask_observer_of_threads(cycle: CycleInfo, batch: _Batch) -> EffectFlow[_Batc
             found[thread.thread_id] = ParsedAnswer("none")
             continue
         left_out[thread.thread_id] = shown.left_out_tokens
-        said[thread.thread_id] = shown.said
+        cited[thread.thread_id] = shown.cited
         about = ThreadInput(
             thread.thread_id,
             cycle.settings.show_id(thread.thread_id),
@@ -140,7 +142,7 @@ def ask_observer_of_threads(cycle: CycleInfo, batch: _Batch) -> EffectFlow[_Batc
     if asked is not None and noted:
         noticed = yield from ask_for_values(cycle, asked, noted)
     tokens = further + sum(left_out[thread_id] for thread_id in answers)
-    return _BatchAnswer(found, (yield ReadTally()), noticed, left_out_tokens=tokens, said=said)
+    return _BatchAnswer(found, (yield ReadTally()), noticed, left_out_tokens=tokens, cited=cited)
 
 
 def _ask_in_rounds(
@@ -342,9 +344,9 @@ def _observe_others(info: CycleInfo, batches: Sequence[_Batch]) -> EffectFlow[Cy
             section = _build_section(info, thread, count, parsed, answered.tally)
             former = (group for own in sections for group in own["groups"])
             known = [*apply_reflection(info.record), *former]
-            words = answered.said.get(thread.thread_id, ())
+            cited = answered.cited.get(thread.thread_id, {})
             own = _view_thread(info, thread)
-            section["groups"], found = sort_notes(own, section["groups"], known, words)
+            section["groups"], found = yield from keep_marked(own, section["groups"], known, cited)
             noticed.append(found)
             sections.append(section)
     if not sections:

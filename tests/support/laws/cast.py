@@ -191,19 +191,16 @@ def _long(seen: str) -> str:
     )
 
 
-_SAID = re.compile(r"^User[^:]*\(\d\d:\d\d\): (u\d+:0(?: u\d+:\d+){2,8})", re.MULTILINE)
-
-
-_HELD = re.compile(r'^\* 📌 (?:\(\d\d:\d\d\) )?"(.+)"$', re.MULTILINE)
+_SAID = re.compile(r"^User (#\d+)[^:]*: u\d+:0(?: u\d+:\d+){2,8}", re.MULTILINE)
+_HELD = re.compile(r"^S\d+: ", re.MULTILINE)
 
 
 def _orders(seen: str) -> str:
     """Notes with a standing instruction of the user; one that nobody gave, and an end likewise."""
     said = _SAID.search(seen)
-    order = f'* 📌 (09:00) "{said[1]}"\n' if said else ""
-    held = _HELD.search(seen)
-    words = f'"nobody ever said {_mark(seen)}"'
-    end = f'* 📌 (09:01) ends: "{held[1]}" by {words}\n' if held else ""
+    order = f"* 📌 (09:00) {said[1]} so it was said\n" if said else ""
+    words = f"#9999 nobody ever said {_mark(seen)}"
+    end = "* 📌 (09:01) #9999 ends S1\n" if _HELD.search(seen) else ""
     forged = f"* 📌 (09:01) {words}\n{end}"
     return (
         f"<observations>\n{_DATE}\n{order}{forged}* 🔴 (09:02) Noted {_mark(seen)}\n</observations>"

@@ -19,7 +19,9 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolM
 
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.core.content.message_keys import GAP_ID, OWN_IDS, content_digest, derive_id
+from langgraph_om.core.content.text import escape
 from langgraph_om.core.observe.parse_answer import ParsedAnswer, parse_output
+from langgraph_om.core.record.standing import is_standing, read_group
 from langgraph_om.testing import Provider, check_message_sequence
 from support.laws.cast import label_of, words_of
 from support.reasoning import misplaced, without_thoughts
@@ -474,7 +476,7 @@ def orders_of_nobody(now: Moment) -> list[str]:
         for words in _orders(now)
         for problem, is_so in (
             ("is nobody's", not now.is_shared and words not in said),
-            ("is not shown", words not in prompt),
+            ("is not shown", escape(words.replace("\n", "\n  ")) not in prompt),
         )
         if is_so
     ]
@@ -490,8 +492,8 @@ def orders_lost(before: Moment, now: Moment) -> list[str]:
 
 
 def _orders(now: Moment) -> list[str]:
-    groups = (group for group in now.record["log"] if group.get("feature") == "standing")
-    return [group["text"].partition('"')[2].removesuffix('"') for group in groups]
+    groups = (group for group in now.record["log"] if is_standing(group))
+    return [*map(read_group, groups)]
 
 
 # --- What a person pinned stays in sight, word for word -------------------------------------------

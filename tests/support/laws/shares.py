@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from langgraph_om.archive import SQLAlchemyArchive
+from langgraph_om.core.record.standing import is_standing
 from langgraph_om.errors import ArchiveError
 from support.laws.cast import Oracle, spoken
 from support.laws.laws import DOUBLED, Moment, Record, Told
@@ -249,7 +250,7 @@ class Shares:
     def _wrong_orders(self, resource: str, log: Sequence[Mapping[str, Any]]) -> list[str]:
         """Standing instructions that are of somebody else, or changed or lost though none ended."""
         before = self.orders.get(resource, {})
-        now = {group["id"]: group["text"] for group in log if group.get("feature") == "standing"}
+        now = {group["id"]: group["text"] for group in log if is_standing(group)}
         self.orders[resource] = now
         return [
             *(f"{resource} has lost {text!r}" for key, text in before.items() if key not in now),

@@ -132,7 +132,7 @@ def test_a_cache_that_is_rarely_hit() -> None:
 
 
 def test_more_than_half_of_the_room_is_pinned() -> None:
-    pinned = {**group("p", "* pinned"), "person": "pinned", "tokens": 60}
+    pinned = {**group("p", "* pinned"), "keep": {"by": "person", "how": "pinned"}, "tokens": 60}
     found = ask(log=[pinned])
     assert kinds(found) == ["pinned"]
     assert "60 of 100 tokens" in found.advice[0].text

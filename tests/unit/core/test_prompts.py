@@ -30,7 +30,7 @@ CUSTOM = "Note every allergy and every medicine the user mentions."
 HINTS = {
     "hints": load("observer_hints"),
     "hints_example": load("observer_hints_example"),
-    "marks": "",
+    "ends": load("standing_ends"),
 }
 THREADS_HINTS = {
     "hints_rule": load("observer_threads_hints"),
@@ -51,10 +51,7 @@ SAMPLES: dict[str, dict[str, str]] = {
         "messages": '<pinned-message id="m1" role="user">\nThe contract\n</pinned-message>'
     },
     "standing_ends": {},
-    "standing_mark": {},
-    "standing_held": {
-        "instructions": '* 📌 (09:12) "Never book a flight before you have asked me."'
-    },
+    "standing_held": {"instructions": "S1: Never book a flight before you have asked me."},
     "standing_rules": {"rules": '* Mar 3, 2026: "Never book a flight before you have asked me."'},
     "state_in_sight": {"blocks": '<state name="todos">\n- [~] Book the inn\n</state>'},
     "trimmed": {
