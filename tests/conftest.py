@@ -19,10 +19,10 @@ from sqlalchemy.pool import Pool
 from xdist.scheduler import LoadScopeScheduling
 
 from support.examples import USUAL, count_examples
-from support.savers import SAVER_KINDS, SaverKind, fresh_database, open_async_saver, open_saver
+from support.savers import SAVER_KINDS, SaverKind, fresh_database, open_saver
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import Iterator
 
     from langgraph.checkpoint.base import BaseCheckpointSaver
 
@@ -214,13 +214,4 @@ def saver_place(request: pytest.FixtureRequest, saver_kind: SaverKind, tmp_path:
 def checkpointer(saver_kind: SaverKind, saver_place: str) -> Iterator[BaseCheckpointSaver[Any]]:
     """An empty checkpointer of each kind, for synchronous graphs."""
     with open_saver(saver_kind, saver_place) as saver:
-        yield saver
-
-
-@pytest.fixture
-async def async_checkpointer(
-    saver_kind: SaverKind, saver_place: str
-) -> AsyncIterator[BaseCheckpointSaver[Any]]:
-    """An empty checkpointer of each kind, for asynchronous graphs."""
-    async with open_async_saver(saver_kind, saver_place) as saver:
         yield saver

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,8 +19,6 @@ from evaluation.formats import (
     Question,
     read_files,
 )
-from evaluation.reporting import interval, wilson
-from evaluation.rules import locomo_score
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from langgraph_om.testing import ScriptedChatModel
@@ -218,144 +214,3 @@ def test_a_model_judges_longmemeval(evaluation: Evaluation, judged: Judged) -> N
 def question(category: str = "single-hop", answer: str = "", **others: Any) -> Question:
     moment = datetime(2024, 5, 30, 23, 40, tzinfo=UTC)
     return Question("q", "Which one?", answer, category, moment, **others)
-
-
-@pytest.mark.parametrize(
-    ("category", "reference", "answer", "score"),
-    [
-        ("single-hop", "almond oil", "almond oil", 1.0),
-        ("single-hop", "almond oil", "The almond oil!", 1.0),
-        ("single-hop", "almond oil", "It is almond oil", 2 * 2 / (4 + 2)),
-        ("single-hop", "almond oil", "olive", 0.0),
-        ("single-hop", "almond oil", "", 0.0),
-        ("single-hop", "painting and pottery", "He paints pottery.", 2 * 2 / (2 + 3)),
-        ("single-hop", "the cat the cat", "cat", 2 * 1 / (2 + 1)),
-        ("single-hop", "1,800 euros", "1800 euro", 1.0),
-        ("single-hop", "mother-in-law", "mother in law", 0.0),
-        ("temporal", "7 May 2023", "7 May, 2023", 1.0),
-        ("temporal", "2022", "In 2022", 2 * 1 / (1 + 2)),
-        ("open-domain", "Likely yes; she has patience", "likely yes", 1.0),
-        ("open-domain", "Likely yes; she has patience", "she has patience", 0.0),
-        ("single-hop", "Likely yes; she has patience", "likely yes", 2 * 2 / (2 + 5)),
-        ("multi-hop", "bowls, mugs, plates", "plates, bowls", 2 / 3),
-        ("multi-hop", "bowls, mugs", "bowls and mugs", 2 * 1 / (1 + 2)),
-        ("multi-hop", "bowls", "mugs, bowls", 1.0),
-        ("single-hop", "bowls", "mugs, bowls", 2 * 1 / (1 + 2)),
-        ("adversarial", "", "Not mentioned in the conversation", 1.0),
-        ("adversarial", "", "There is NO INFORMATION AVAILABLE on that.", 1.0),
-        ("adversarial", "", "That was never said.", 0.0),
-        ("adversarial", "", "her wrist", 0.0),
-    ],
-)
-def test_locomo_score(category: str, reference: str, answer: str, score: float) -> None:
-    assert locomo_score(question(category, reference), answer) == pytest.approx(score)
-
-
-# --- The files -----------------------------------------------------------------------------------
-
-
-def load(file: Path) -> Any:
-    return json.loads(file.read_text(encoding="utf-8"))
-
-
-def as_messages(sample: Row) -> Row:
-    """Write a LoCoMo conversation as a list of messages."""
-    told = sample["conversation"]
-    times = {1: "2024-02-03T19:05", 2: "2024-03-16T12:40", 3: "2024-05-05T09:15"}
-    messages = [
-        {
-            "id": turn["dia_id"],
-            "role": "user" if turn["speaker"] == told["speaker_a"] else "assistant",
-            "name": turn["speaker"],
-            "content": turn["text"]
-            + (f" [shares a picture: {turn['blip_caption']}]" if "blip_caption" in turn else ""),
-            "created_at": {**times, 4: "2024-07-21T18:30"}[session],
-            "session": session,
-        }
-        for session in range(1, 5)
-        for turn in told[f"session_{session}"]
-    ]
-    questions = [
-        {key: value for key, value in row.items() if key != "adversarial_answer"}
-        | {"answer": row.get("answer", row.get("adversarial_answer"))}
-        for row in sample["qa"]
-    ]
-    return {"id": sample["sample_id"], "messages": messages, "questions": questions}
-
-
-def test_both_forms_of_locomo_are_read_alike(tmp_path: Path) -> None:
-    (sample,) = load(LOCOMO)
-    file = tmp_path / "messages.json"
-    file.write_text(json.dumps(as_messages(sample)), encoding="utf-8")
-    original = read_files([LOCOMO])
-    assert read_files([file]) == original
-    (conversation,) = original.conversations
-    first = conversation.sessions[0].messages()
-    assert first[0].text.startswith("[A session begins: Saturday, 03 February 2024, 19:05]\n\nPet")
-    assert first[2].text.endswith(
-        "[shares a picture: a photo of a crooked blue bowl on a windowsill]"
-    )
-    assert [message.id for message in first[:2]] == ["S1:1", "S1:2"]
-    assert [message.type for message in first[:2]] == ["human", "ai"]
-    assert conversation.questions[3].answer == "2024"
-    assert [each.lure for each in conversation.questions if not each.has_answer] == [
-        *("her wrist", "blue")
-    ]
-
-
-def without(key: str) -> Callable[[Row], Row]:
-    return lambda row: {name: value for name, value in row.items() if name != key}
-
-
-# --- Options -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("options", "complaint"),
-    [
-        (("--only-category", "hard"), "LoCoMo has multi-hop, temporal"),
-        (("--only-category", "9"), "no category '9'"),
-        (("--actor", "nonsense"), "pass 'provider/model'"),
-        (("--judge", "nowhere/model"), "'nowhere' is no known provider"),
-        (("--price", "offline"), "write MODEL=INPUT,OUTPUT"),
-        (("--price", "offline=1"), "write MODEL=INPUT,OUTPUT"),
-        (("--price", "offline=1,-2"), "write MODEL=INPUT,OUTPUT"),
-        (("--price", "openai/gpt-6-luna=1,2"), "the run calls offline"),
-        (("--message-tokens", "1", "--observation-tokens", "1"), "_tokens"),
-        (("--json", "no/such/folder/figures.json"), "--json"),
-        (("--arms", "best"), "--arms names 'best'; write some of full, trim, summary, deepagents"),
-        (("--arms", "all", "--no-recall"), "--no-recall is for one memory"),
-        (("--prompt-tokens", "900", "--message-tokens", "10"), "in place of --message-tokens"),
-        (("--prompt-tokens", "900", "--observation-tokens", "10"), "in place of"),
-        (("--prompt-tokens", "9"), "`token_budget` is 9"),
-        (("--observer", "file"), "say with --answers FOLDER"),
-        (("--judge", "file"), "say with --answers FOLDER"),
-        (("--answers", "x", "--actor", "offline"), "and none is"),
-        (("--answers-wait",), "--answers-wait needs --answers FOLDER"),
-        (("--answers-stay",), "--answers-stay needs --answers FOLDER"),
-    ],
-)
-def test_a_bad_option_is_refused_before_the_run(
-    options: tuple[str, ...], complaint: str, evaluation: Evaluation
-) -> None:
-    evaluation.refuse(complaint, LOCOMO, *options)
-    assert not (evaluation.folder / "work").exists()
-
-
-# --- Figures -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("hits", "count", "low", "high"),
-    [
-        # As published for Wilson's method without a correction of continuity.
-        (81, 263, 0.2553, 0.3662),
-        (15, 148, 0.0624, 0.1605),
-        (0, 20, 0.0, 0.1611),
-        (1, 29, 0.0061, 0.1718),
-    ],
-)
-def test_wilson(hits: int, count: int, low: float, high: float) -> None:
-    assert wilson(hits, count) == pytest.approx((low, high), abs=5e-5)
-    scores = [1.0] * hits + [0.0] * (count - hits)
-    assert interval(scores) == wilson(hits, count)

@@ -10,7 +10,6 @@ from langchain_core.messages import AIMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import (
-    ConfigurationError,
     Extractor,
     InlineBuffering,
     ObservationalMemory,
@@ -156,20 +155,6 @@ def test_values_follow_a_fork() -> None:
     run.say(1)
     assert run.kept["profile"]["value"] == {"name": "Bo"}
     assert run.memory.extracted(run.graph.get_state(before), Profile) == Profile(name="Ana")
-
-
-@pytest.mark.parametrize(
-    ("extract", "said"),
-    [
-        ({"profile": int}, "describes no object"),
-        ({"my profile": Profile}, "'my profile' is not an identifier"),
-        ([Profile], "observation.extract"),
-    ],
-)
-def test_a_wrong_option_is_named(extract: Any, said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said) as refused:
-        ObservationalMemory(ScriptedChatModel(), observation={"extract": extract})
-    assert str(refused.value).count("; pass") == 1
 
 
 # --- Texts, functions of the user, reflections ----------------------------------------------------

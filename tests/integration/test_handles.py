@@ -323,28 +323,3 @@ def test_a_configuration_without_a_thread_is_refused(config: Any, said: str) -> 
     agent = make_agent("agent", InMemorySaver())
     with pytest.raises(ConfigurationError, match=said):
         agent.memory.of(agent.graph, config)
-
-
-def test_a_graph_that_keeps_nothing_is_refused() -> None:
-    agent = make_agent("agent")
-    with pytest.raises(ConfigurationError, match="has no checkpointer"):
-        agent.memory.of(agent.graph, on_thread())
-    with pytest.raises(ConfigurationError, match="`graph` is StateGraph; pass a compiled graph"):
-        agent.memory.of(StateGraph(MessagesState), on_thread())
-
-
-# --- Checkpointers -------------------------------------------------------------------------------
-
-
-def test_a_thread_is_seen_and_changed_in_every_checkpointer(checkpointer: Any) -> None:
-    agent = make_agent("agent", checkpointer)
-    talk(agent.graph, on_thread(), turns(6))
-    thread = agent.memory.of(agent.graph, on_thread())
-    thread.remember(FACT)
-    assert FACT in log_of(thread)
-    assert thread.search("walnuts")
-    assert thread.history()
-    assert thread.observe().remaining_tokens == 0
-    thread.undo()
-    assert FACT not in log_of(thread)
-    assert thread.delete() == []

@@ -12,10 +12,9 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.store.memory import InMemoryStore
 
-from langgraph_om import ArchiveError, ConfigurationError, ObservationalMemory
+from langgraph_om import ArchiveError, ObservationalMemory
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.core.content.message_keys import RECALLED_ID
-from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 from support.agents import (
     Agent,
     on_thread,
@@ -207,29 +206,6 @@ def test_with_the_scope_thread_no_other_thread_is_searched(archive: SQLAlchemyAr
 # --- How much ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("top_k", "reach", "count"),
-    [(1, 0, 1), (3, 0, 3), (2, 1, 6), (1, {"before": 2}, 3), (1, {"before": 1, "after": 3}, 5)],
-)
-def test_the_options_say_how_many_hits_and_neighbours_are_shown(
-    archive: SQLAlchemyArchive, top_k: int, reach: Any, count: int
-) -> None:
-    said: list[BaseMessage] = []
-    for n in range(12):
-        text = f"The heron number {n} was grey." if n % 4 == 0 else f"Filler {n}."
-        said.append(HumanMessage(text, id=f"m{n}"))
-    inject = {"top_k": top_k, "message_range": reach}
-    memory = stepping(archive=archive, retrieval={"inject": inject})
-    memory.step(None, said, config=on_thread("old", **ANA))
-    asks = HumanMessage("What number had the heron?", id="q")
-    text = block(memory.step(None, [asks], config=on_thread("new", **ANA)).messages)
-    shown = ids_in(text)
-    assert len(shown) == count
-    assert sum("heron number" in line for line in text.splitlines()) == top_k
-    assert shown == sorted(shown, key=lambda key: int(key[1:]))
-    assert ("\n…\n" in text) == (top_k > 1)
-
-
 @pytest.mark.parametrize(("window", "most"), [(400, 200), (30_000, 2000)])
 def test_the_block_is_bounded_and_shows_the_words_of_long_messages(
     archive: SQLAlchemyArchive, window: int, most: int
@@ -329,21 +305,3 @@ def test_a_search_that_fails_leaves_the_turn_as_it_is(
         assert data["hits"] == []
         assert caplog.text.count("nothing was recalled") == 1
         assert blocks(agent.prompts()[-1]) == []
-
-
-@pytest.mark.parametrize(
-    ("inject", "said"),
-    [
-        ({"top_k": 0}, "`retrieval.inject.top_k` is 0; pass a whole number from 1 to 50"),
-        ({"min_score": 2}, "`retrieval.inject.min_score` is 2; pass a number from 0 to 1"),
-        ({"message_range": -1}, "`retrieval.inject.message_range` is -1"),
-        ({"message_range": {"around": 1}}, "`retrieval.inject.message_range` is {'around': 1}"),
-        ({"message_range": {"before": 21}}, '{"before": 4, "after": 1}'),
-        ({"topK": 3}, "`retrieval.inject` has the unknown key 'topK'"),
-        ("yes", "`retrieval.inject` is 'yes'; pass True, False, or a mapping"),
-    ],
-)
-def test_what_cannot_be_meant_is_refused(inject: Any, said: str) -> None:
-    model = ScriptedChatModel(observer=ExtractiveObserver().reply)
-    with pytest.raises(ConfigurationError, match=re.escape(said)):
-        ObservationalMemory(model, retrieval={"inject": inject})

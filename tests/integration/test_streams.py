@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
-from functools import cache
+from collections.abc import AsyncIterator, Callable
 from itertools import pairwise
 from typing import Any
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
-from langchain_core.runnables import Runnable, RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.constants import TAG_NOSTREAM
 from syrupy.assertion import SnapshotAssertion
 
 from langgraph_om import EstimatingCounter
-from langgraph_om.integrations.nodes import MemoryTransformer
 from support.agents import (
     Agent,
     Graph,
-    Part,
     make_agent,
     of_kind,
     on_thread,
@@ -50,13 +46,6 @@ def ready(door: str, **options: Any) -> Agent:
     agent = make_agent(door, InMemorySaver(), **{**LIMITS, **options})
     talk(agent.graph, CONFIG, turns(5))
     return agent
-
-
-@cache
-def expected_of(door: str) -> tuple[list[Part], dict[str, Any]]:
-    """What memory shows and keeps of that turn where nobody looks in another way."""
-    agent = ready(door)
-    return say(agent.graph, CONFIG, REQUEST), record_of(agent.graph, CONFIG)
 
 
 Run = Callable[[Graph, Any], AsyncIterator[Any]]
@@ -108,26 +97,6 @@ async def test_updates_show_each_memory_node(door: str, run: Run) -> None:
     assert before_agent == {"om_status"}
 
 
-@both_ways
-async def test_updates_of_the_middleware_are_one_a_step(run: Run) -> None:
-    agent, other = ready("middleware"), ready("middleware-node")
-    nodes = [name async for update in run(agent.graph, "updates") for name in update]
-    begun = "ObservationalMemoryMiddleware.before_agent"
-    assert nodes == [begun, "model", "tools", "tools", "model", "tools", "model"]
-    nodes = [name async for update in run(other.graph, "updates") for name in update]
-    hook = "ObservationalMemoryMiddleware.before_model"
-    assert nodes == [hook, "model", "tools", "tools", hook, "model", "tools", hook, "model"]
-
-
-@every_door
-def test_parts_within_a_parent_graph(door: str) -> None:
-    agent = ready(door)
-    chain: Runnable[Any, Any] = RunnableLambda(lambda text: {"messages": [text]}) | agent.graph
-    result = chain.invoke(REQUEST, CONFIG)
-    assert result["messages"][-1].id == "h5-answer"
-    assert record_of(agent.graph, CONFIG) == expected_of(door)[1]
-
-
 # --- astream_events ------------------------------------------------------------------------------
 
 
@@ -146,39 +115,6 @@ async def test_event_stream_shows_nothing_of_observer_and_reflector(door: str) -
     assert not [tag for event in events for tag in event["tags"] if "om_observer" in tag]
     tokens = [e["data"]["chunk"].text for e in models if e["event"] == "on_chat_model_stream"]
     assert not [text for text in tokens if any(secret in text for secret in SECRETS)]
-
-
-# --- The event stream of version 3 ----------------------------------------------------------------
-
-
-experimental = pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
-
-
-def shown_parts(agent: Agent) -> dict[str, Any]:
-    """Where a door has memory's parts from: built in, or given to the run."""
-    return {} if agent.graph.stream_transformers else {"transformers": [MemoryTransformer]}
-
-
-def kinds(parts: Iterable[Part]) -> list[tuple[str, str | None, int | None]]:
-    """What happened: this protocol gives the Actor's messages other ids and another content."""
-    return [
-        (part["type"], part["data"].get("operationType"), part["data"].get("stepNumber"))
-        for part in parts
-    ]
-
-
-@experimental
-@every_door
-@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
-async def test_run_memory_has_the_parts(door: str, *, is_async: bool) -> None:
-    agent = ready(door)
-    options: Any = {"version": "v3", **shown_parts(agent)}
-    if is_async:
-        run: Any = await agent.graph.astream_events({"messages": [REQUEST]}, CONFIG, **options)
-        parts = [part async for part in run.memory]
-    else:
-        parts = agent.graph.stream_events({"messages": [REQUEST]}, CONFIG, **options).memory
-    assert kinds(parts) == kinds(expected_of(door)[0])
 
 
 # --- What listeners of the user see --------------------------------------------------------------

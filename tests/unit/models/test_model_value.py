@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
-from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -66,58 +64,6 @@ def test_what_is_no_model_value_is_refused(value: object, said: str) -> None:
         ObservationalMemory(value)  # type: ignore[arg-type]
     assert said in str(caught.value)
     assert str(caught.value).startswith("`model")
-
-
-@pytest.mark.parametrize(
-    ("tiers", "said"),
-    [
-        ({}, "`up_to` is {}"),
-        ([(1, "a/b")], "pass a mapping"),
-        (5, "pass a mapping"),
-        ({0: "openai/gpt-6-sol"}, "has the key 0"),
-        ({-5: "openai/gpt-6-sol"}, "has the key -5"),
-        ({1.5: "openai/gpt-6-sol"}, "has the key 1.5"),
-        ({True: "openai/gpt-6-sol"}, "has the key True"),
-        ({"10": "openai/gpt-6-sol"}, "has the key '10'"),
-        ({10: 5}, "`up_to[10]` is 5"),
-        ({10: []}, "`up_to[10]` is []"),
-        ({10: {"model": "openai/gpt-6-sol"}}, "pass a name such as"),
-    ],
-)
-def test_tiers_that_can_not_be_meant_are_refused(tiers: Any, said: str) -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        ModelByInputTokens(tiers)
-    assert said in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"temprature": 1}, "={'model_settings': {'temperature': 1}}"),
-        ({"top_p": 0.5}, "={'model_settings': {'extra': {'top_p': 0.5}}} to send it"),
-        ({"temperature": "hot"}, "model_settings.temperature` is 'hot'; pass a number"),
-        ({"temperature": -1}, "is -1; pass a number"),
-        ({"temperature": float("nan")}, "is nan; pass a number"),
-        ({"temperature": True}, "is True; pass a number"),
-        ({"max_output_tokens": 0}, "is 0; pass a whole number of tokens, 1 or more"),
-        ({"max_output_tokens": 10.5}, "is 10.5; pass a whole number"),
-        ({"thinking_budget": -2}, "is -2; pass a whole number"),
-        ({"extra": ["top_p"]}, "is ['top_p']; pass a mapping"),
-        (
-            {"temperature": 0.5},
-            "cannot be applied to ScriptedChatModel; give it to the model's own",
-        ),
-    ],
-)
-@pytest.mark.parametrize("owner", ["observation", "reflection"])
-def test_settings_that_can_not_be_meant_are_refused(
-    owner: str, settings: dict[str, Any], said: str
-) -> None:
-    options: dict[str, Any] = {owner: {"model_settings": settings}}
-    with pytest.raises(ConfigurationError) as caught:
-        ObservationalMemory([[answering()]], **options)
-    assert said in str(caught.value)
-    assert f"`{owner}.model_settings" in str(caught.value)
 
 
 # --- Tiers ---------------------------------------------------------------------------------------
@@ -214,15 +160,6 @@ async def test_a_function_without_a_model_is_a_failure(
 
 
 # --- Answers -------------------------------------------------------------------------------------
-
-
-@pytest.mark.skipif(find_spec("langchain_anthropic") is None, reason="an optional package")
-def test_other_providers_need_langchain_and_their_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("anthropic/claude-sonnet-5", "anthropic:claude-sonnet-5"):
-        ObservationalMemory(name)
-    monkeypatch.setitem(sys.modules, "langchain_anthropic", None)
-    with pytest.raises(ConfigurationError, match="'langchain_anthropic'; install it"):
-        ObservationalMemory("anthropic/claude-sonnet-5")
 
 
 NAMES = ["openai/gpt-local", "openai:gpt-local"]

@@ -177,26 +177,6 @@ def test_observer_and_reflector_fall_back_to_each_other(
     assert chosen[1] is reflector
 
 
-@pytest.mark.parametrize(
-    ("name", "package", "extra"),
-    [
-        ("openai/gpt-6-luna", "langchain_openai", "openai"),
-        ("openai:gpt-6-luna", "langchain_openai", "openai"),
-        ("google/gemini-flash-latest", "langchain_google_genai", "google"),
-        ("mistralai/model", "langchain", "agents"),
-    ],
-)
-def test_a_missing_package_is_named_with_how_to_install_it(
-    monkeypatch: pytest.MonkeyPatch, name: str, package: str, extra: str
-) -> None:
-    monkeypatch.setitem(sys.modules, package, None)  # Python's own way to say: not installed
-    with pytest.raises(ConfigurationError) as caught:
-        ObservationalMemory(name)
-    assert f"`model` is {name!r}" in str(caught.value)
-    assert repr(package) in str(caught.value)
-    assert f"langgraph-om[{extra}]" in str(caught.value)
-
-
 def test_a_memory_without_any_model_says_what_to_install_and_to_set(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
