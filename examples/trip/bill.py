@@ -41,7 +41,7 @@ class Spent:
     memory: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_USAGE, 0))
 
 
-_USAGE = ("calls", "inputTokens", "outputTokens")
+_USAGE = ("calls", "input_tokens", "output_tokens")
 
 
 class Meter(BaseCallbackHandler):
@@ -117,7 +117,7 @@ class Bill:
         cached, cached_without = self._dollars(end, CACHED)
         lines = f"""\
 your agent's model read {end.read:,} tokens with memory (${read:.2f}), {end.full:,} without (${full:.2f})
-memory's models read {used["inputTokens"]:,} tokens and wrote {used["outputTokens"]:,}, in {used["calls"]} calls (${own:.2f})
+memory's models read {used["input_tokens"]:,} tokens and wrote {used["output_tokens"]:,}, in {used["calls"]} calls (${own:.2f})
 in all: ${read + own:.2f} with memory, ${full:.2f} without; {verdict}
 from a provider that caches prompts: ${cached:.2f} with memory, ${cached_without:.2f} without
 {self._pays_from()}
@@ -126,7 +126,7 @@ written by a smaller one for memory; what a cache holds costs {CACHED:.0%}, with
         return lines.splitlines()
 
     def _dollars_of_memory(self, spent: Spent) -> float:
-        read, written = spent.memory["inputTokens"], spent.memory["outputTokens"]
+        read, written = spent.memory["input_tokens"], spent.memory["output_tokens"]
         return (read * self.prices.memory_reads + written * self.prices.memory_writes) / 1e6
 
     def _dollars(self, spent: Spent, cached: float = 1.0) -> tuple[float, float]:
