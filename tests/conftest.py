@@ -76,10 +76,15 @@ def list_named(config: pytest.Config) -> list[Path]:
     return [(config.invocation_params.dir / arg.split("::")[0]).resolve() for arg in config.args]
 
 
-def starts_a_server(item: pytest.Item) -> bool:
-    """Return whether a variant of a test is the one with a database on a server."""
+def is_further_variant(item: pytest.Item) -> bool:
+    """Return whether a test is run with a database on a server, or at another door than the first.
+
+    Where all tests are run, these are `slow`.
+    """
     variant = getattr(item, "callspec", None)
-    return variant is not None and variant.params.get("saver_kind") == "postgres"
+    if variant is None:
+        return False
+    return variant.params.get("saver_kind") == "postgres" or variant.indices.get("door", 0) > 0
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -107,7 +112,7 @@ def pytest_runtestloop() -> None:
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark a test by the folder it lies in, and what tries random examples."""
     is_whole = item.config.stash[IS_WHOLE]
-    if is_in(item.path, *SLOW) or (is_whole and starts_a_server(item)):
+    if is_in(item.path, *SLOW) or (is_whole and is_further_variant(item)):
         item.add_marker(pytest.mark.slow)
     if is_in(item.path, "laws") or is_hypothesis_test(getattr(item, "function", None)):
         item.add_marker(pytest.mark.law)
