@@ -28,14 +28,18 @@ if TYPE_CHECKING:
 
 TESTS = Path(__file__).parent
 SLOW = (
-    *("hostile", "processes", "examples", "benchmarks"),
-    *("integration/storage", "integration/test_wire.py", "laws/test_once_broken.py"),
-    *("integration/test_attachments.py", "integration/test_bound_reasoning.py"),
-    *("integration/test_neighbours.py", "integration/test_overflow.py"),
-    "integration/test_images_of_the_actor.py",
+    *("hostile", "processes", "examples", "benchmarks", "integration/storage"),
+    *("laws/test_once_broken.py", "laws/test_updates.py"),
+    *(
+        f"integration/test_{name}.py"
+        for name in (
+            *("actors_own_model", "archive_outage", "attachments", "background", "bound_reasoning"),
+            *("images_of_the_actor", "neighbours", "overflow", "refusals", "show_state", "wire"),
+        )
+    ),
 )
-"""Folders and files whose tests are `slow`: they start processes and servers, try very much, or
-bring the clients of providers and others' agents."""
+"""Folders and files whose tests are `slow`: they start processes and servers, hold long
+conversations, or bring the clients of providers and others' agents."""
 BY_NAME = "models"
 """A folder whose tests nothing runs but its own name: they ask a model on this machine."""
 IS_WHOLE = pytest.StashKey[bool]()
