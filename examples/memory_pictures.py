@@ -26,7 +26,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import InlineBuffering, ObservationalMemory, create_memory_agent
 from langgraph_om.testing import ScriptedChatModel
-from langgraph_om.web import memory_app
+from langgraph_om.tools.inspector import memory_app
 
 CONFIG: RunnableConfig = {"configurable": {"thread_id": "boat", "resource_id": "noor"}}
 SIZE = (1280, 860)

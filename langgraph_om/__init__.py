@@ -33,7 +33,6 @@ if _typing.TYPE_CHECKING:
     from langgraph_om.features.extract import Extractor
     from langgraph_om.features.working.memory import WorkingMemory
     from langgraph_om.handle import ThreadMemory
-    from langgraph_om.inspection import MemoryView
     from langgraph_om.integrations.agent import create_memory_agent
     from langgraph_om.integrations.middleware import (
         ObservationalMemoryAgentState,
@@ -55,6 +54,7 @@ if _typing.TYPE_CHECKING:
     from langgraph_om.runtime.turn import StepResult
     from langgraph_om.searching import SearchHit
     from langgraph_om.summarizing import Summary
+    from langgraph_om.tools.view import MemoryView
 
 __all__ = [
     "AdoptProgress",
@@ -118,7 +118,7 @@ _NAMES = {
     "features.extract": ("Extractor",),
     "features.working.memory": ("WorkingMemory",),
     "handle": ("ThreadMemory",),
-    "inspection": ("MemoryView",),
+    "tools.view": ("MemoryView",),
     "integrations.agent": ("create_memory_agent",),
     "integrations.middleware": ("ObservationalMemoryAgentState", "ObservationalMemoryMiddleware"),
     "integrations.nodes": ("MemoryTransformer",),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from langgraph_om.cli.main import main
+from langgraph_om.tools.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -15,10 +15,10 @@ from langgraph_om.core.effects import Requests, call_function
 from langgraph_om.core.record.standing import StandingInstruction, read_rules
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.features import moving, pinned, steering, titles
-from langgraph_om.inspection import MemoryView, build_view, read_history, read_status
 from langgraph_om.runtime.acting import GraphThread, Update, awaited, waited
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.searching import SearchHit
+from langgraph_om.tools.view import MemoryView, build_view, read_history, read_status
 
 
 class Updates:

@@ -15,7 +15,7 @@ from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 
-from langgraph_om import adoption, deletion, inspection, searching, summarizing
+from langgraph_om import adoption, deletion, searching, summarizing
 from langgraph_om.archive import ArchivedThread
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.effects import Requests
@@ -28,13 +28,6 @@ from langgraph_om.features.recall import answer_call, find_tool
 from langgraph_om.features.working import find_working_memory
 from langgraph_om.features.working.memory import WorkingMemory
 from langgraph_om.handle import ThreadMemory, Updates
-from langgraph_om.inspection import (
-    MemoryView,
-    build_view,
-    read_generations,
-    read_log_as_of,
-    read_status,
-)
 from langgraph_om.models.providers import name_actor
 from langgraph_om.options import (
     MemoryOptions,
@@ -53,6 +46,14 @@ from langgraph_om.runtime.tools import binds_tools
 from langgraph_om.runtime.turn import StepResult, take_step
 from langgraph_om.searching import SearchHit, list_threads
 from langgraph_om.summarizing import Summary
+from langgraph_om.tools.view import (
+    MemoryView,
+    build_view,
+    read_generations,
+    read_log_as_of,
+    read_status,
+    restore,
+)
 
 KindT = TypeVar("KindT")
 
@@ -296,7 +297,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
             ArchiveError: When the archive's storage fails.
             ConfigurationError: When there is no such generation, or no log is shared.
         """
-        return inspection.restore(self._runner, resource_id, generation)
+        return restore(self._runner, resource_id, generation)
 
     def observations_as_of(self, states: Any, time: datetime | str) -> str:
         """Return the observation log as it was at a time.

@@ -5,6 +5,6 @@
 
 from graphs import memory
 
-from langgraph_om.web import memory_app
+from langgraph_om.tools.inspector import memory_app
 
 app = memory_app(memory)  # under localhost alone; `authorize=` says who may see them elsewhere

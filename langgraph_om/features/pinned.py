@@ -7,23 +7,10 @@ from typing import Any, cast
 from langgraph_om.core.events import iso
 from langgraph_om.core.record.kept import list_pinned
 from langgraph_om.core.step.pinned import PIN_ROOM, read_message, write_change
-from langgraph_om.core.wire import MemoryRecord, PinnedMessage
+from langgraph_om.core.wire import PinnedMessage
 from langgraph_om.errors import ItemError
 from langgraph_om.runtime.acting import Update, check_text, make_act_id
 from langgraph_om.runtime.runner import StepRunner
-
-
-def list_rows(record: MemoryRecord) -> list[tuple[str, ...]]:
-    """Return id, role, how much is shown, and text of each pinned message."""
-    return [
-        (
-            each["id"],
-            each["role"],
-            "whole" if each["is_whole"] else "in part",
-            " ".join(each["text"].split()),
-        )
-        for each in list_pinned(record)
-    ]
 
 
 def pin_message(runner: StepRunner, message_id: str, state: Any) -> Update:

@@ -1,22 +1,18 @@
 """Let a person change the log: remember, forget, correct, pin and undo.
 
-The methods and updates with which that is done, and its part in a record, in a step, on the page of
-a memory, and in the log that threads share.
+The updates with which that is done.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import date, datetime
 from typing import Any, Final
 
-from langgraph_om.core.content.dates import read_zone
 from langgraph_om.core.events import iso
 from langgraph_om.core.items import list_items
 from langgraph_om.core.observe.transcript import format_day
-from langgraph_om.core.page import write_words
 from langgraph_om.core.record.steering import CORRECTED, NOTED, find_item, write_item
-from langgraph_om.core.wire import Group, SteeringAction
+from langgraph_om.core.wire import SteeringAction
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.acting import Update, check_text, make_act_id
 from langgraph_om.runtime.runner import StepRunner
@@ -90,55 +86,3 @@ def _read_day(value: date | str | None) -> date | None:
     except (TypeError, ValueError):
         msg = f"`date` is {value!r}; pass a date, or ISO text such as '2026-03-02'"
         raise ConfigurationError(msg) from None
-
-
-MAX_SHOWN: Final = 20
-"""Acts on the page of a memory."""
-
-
-def describe_act(record: Mapping[str, Any], act_id: str) -> str:
-    """Return the words of an item before an act and after it."""
-    acts = [act for act in record.get("steered", []) if act["id"] == act_id]
-    groups = [group for act in acts for group in (act["before"], act["after"]) if group]
-    words = [item.words for group in groups for item in list_items([group], [])]
-    return " -> ".join(dict.fromkeys(words))
-
-
-# What the page of a memory says of it.
-
-
-_DONE: Final[Mapping[SteeringAction, str]] = {
-    "remember": "remembered",
-    "forget": "forgot",
-    "correct": "corrected",
-    "pin": "pinned",
-    "unpin": "unpinned",
-    "undo": "took back",
-}
-
-
-def list_done(record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return what a person did to the log, newest first, at the user's time."""
-    zone = read_zone(record.get("timezone", "UTC"))
-    return [
-        {
-            "id": act["id"],
-            "at": datetime.fromisoformat(act["at"]).astimezone(zone).isoformat(),
-            "done": _DONE[act["action"]].capitalize(),
-            "undone": act["undone"],
-            "before": _first_line(act["before"]),
-            "after": _first_line(act["after"]),
-        }
-        for act in reversed(record.get("steered", [])[-MAX_SHOWN:])
-    ]
-
-
-def find_left(record: Mapping[str, Any], act: str) -> list[str]:
-    """Return the group that holds an item as an act left it."""
-    after = [own["after"] for own in record.get("steered", []) if own["id"] == act]
-    return [group["id"] for group in after if group is not None]
-
-
-def _first_line(group: Group | None) -> str:
-    lines = group["text"].split("\n") if group is not None else [""]
-    return write_words(lines[1] if len(lines) > 1 else lines[0])

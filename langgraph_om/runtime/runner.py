@@ -38,8 +38,6 @@ from langgraph_om.core.cycles.carry_out import (
 )
 from langgraph_om.core.cycles.cycle import waive
 from langgraph_om.core.effects import EffectFlow, Show, Submit, Work
-from langgraph_om.core.observe.standing import set_apart
-from langgraph_om.core.page import Apart
 from langgraph_om.core.plan import Decision, plan, plan_the_rest
 from langgraph_om.core.record.fold import fold, is_folded
 from langgraph_om.core.record.record import complete_record
@@ -255,12 +253,6 @@ class StepRunner:
         kept = find_smallest(record.get("windows", {}))
         settings = self.settings if kept is None else self._fit(kept["tokens"])
         return settings.count_like(record).in_zone(record.get("timezone")), kept
-
-    def list_apart(self, record: MemoryRecord) -> list[Apart]:
-        """Return what the Actor is shown apart from the log, for those who look at a thread."""
-        settings = self.read_window(record)[0]
-        apart = set_apart(settings, record)
-        return [] if apart is None else [apart]
 
     @property
     def agent_prompt(self) -> Any:

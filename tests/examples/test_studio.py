@@ -28,9 +28,9 @@ from langgraph_sdk.client import LangGraphClient
 from langgraph_sdk.errors import BadRequestError
 
 from langgraph_om import ObservationalMemory, ThreadBusyError
-from langgraph_om.cli.main import main
 from langgraph_om.testing import ScriptedChatModel
-from langgraph_om.web import memory_app
+from langgraph_om.tools.cli import main
+from langgraph_om.tools.inspector import memory_app
 from support.langgraph_server import COMPLAINTS, Server, check_log, serve
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs process groups")
@@ -330,7 +330,7 @@ async def test_background_work_is_taken_in_by_the_next_turn(server: Server) -> N
 async def test_a_turn_that_waits_is_busy_and_may_be_cancelled(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("langgraph_om.web.threads._BUSY", 0.01)
+    monkeypatch.setattr("langgraph_om.tools.inspector.threads._BUSY", 0.01)
     own, run = ObservationalMemory(ScriptedChatModel()), ""
     answered = {"role": "assistant", "content": "Go on."}
     said = [*human(SAID[0] * 20)["messages"], answered, *human("And now?")["messages"]]

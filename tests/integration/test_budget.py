@@ -16,11 +16,11 @@ from langgraph_om import (
     ObservationalMemory,
     create_memory_agent,
 )
-from langgraph_om.cli.doctor import diagnose
 from langgraph_om.core.content.message_keys import CONTINUATION_ID
 from langgraph_om.core.tokens.counter import count_messages
 from langgraph_om.memory import runner_of
 from langgraph_om.testing import ExtractiveObserver
+from langgraph_om.tools.doctor import diagnose
 from support.agents import Agent, of_kind, on_thread, say, scripted, turns, values
 from support.clock import Clock
 

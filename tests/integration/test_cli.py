@@ -18,10 +18,9 @@ from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.cli.main import build_parser, main
 from langgraph_om.core.items import list_items
-from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
+from langgraph_om.tools.cli import build_parser, main
 from support.agents import Agent, make_agent, on_thread, say, talk, turn, turns, values
 from support.edits import edited
 from support.groups import day_log, group
@@ -78,25 +77,39 @@ def test_a_checkpointer_is_read_without_the_agents_graph(
     state = values(agent.graph, on_thread("t-1"))
     shown = json.loads(run(capsys, "show", *where, "--thread", "t-1", "--json"))
     assert shown["record"] == state["om"]
-    text = run(capsys, "show", *where, "--thread", "t-1", "--ids", "--message-tokens", "400")
-    assert "of 400 tokens" in text
     [item, *_] = list_items(state["om"]["log"])
-    assert item.id in text
+    assert item.id in run(capsys, "show", *where, "--thread", "t-1", "--ids")
     past = json.loads(run(capsys, "history", *where, "--thread", "t-1", "--json"))
     assert past[0]["generation"] == state["om"]["generation"] > 0
     changed = run(capsys, "diff", *where, "--thread", "t-1", code=1)
     assert any(line.startswith(("+", "-")) for line in changed.split("\n"))
     assert "Lisbon" in run(capsys, "search", "lisbon", *where, "--thread", "t-1")
     hits = json.loads(run(capsys, "search", "lisbon", *where, "--thread", "t-1", "--json"))
-    assert "user" in {hit["where"] for hit in hits}
+    assert {"user"} <= {hit["role"] for hit in hits}
     run(capsys, "search", "zebra", *where, "--thread", "t-1", code=1)
-    limits = ("--message-tokens", "400", "--observation-tokens", "150")
-    found = json.loads(run(capsys, "doctor", *where, "--thread", "t-2", *limits, "--json"))
+    assert main(["show", *where, "--thread", "t-3"]) == 3
+    assert main(["show", *where]) == 3
+
+
+@pytest.mark.parametrize("talked", ["agent"], indirect=True)
+def test_the_options_of_ones_own_memory_count(
+    talked: tuple[Agent, str],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = "from langgraph_om import *\nmemory = ObservationalMemory('openai:x', observation=%r)\n"
+    for tokens in (400, 4):
+        option = {"message_tokens": tokens, "buffer_tokens": False}
+        (tmp_path / f"memory_of_{tokens}.py").write_text(text % option)
+    monkeypatch.chdir(tmp_path)
+    where = ("--checkpointer", talked[1], "--thread", "t-2", "--memory")
+    assert "of 400 tokens" in run(capsys, "show", *where, "memory_of_400:memory")
+    found = json.loads(run(capsys, "doctor", *where, "memory_of_400", "--json"))
     assert found["sections"]["the request and since"] > 0
     assert found["advice"] == []
-    limits = ("--message-tokens", "4", "--observation-tokens", "150")
-    advised = run(capsys, "doctor", *where, "--thread", "t-2", *limits, code=1)
-    assert "of 'user' fill more than half of the window" in advised
+    advised = run(capsys, "doctor", *where, "memory_of_4", code=1)
+    assert "of 'user' take more than half of the threshold" in advised
 
 
 @pytest.mark.parametrize("talked", ["agent"], indirect=True)
@@ -143,8 +156,7 @@ def test_postgresql(
     assert "Lisbon" in run(capsys, "search", "lisbon", *where, "--thread", "t-1")
     past = json.loads(run(capsys, "history", *where, "--thread", "t-1", "--json"))
     assert past[0]["generation"] == state["om"]["generation"]
-    advised = run(capsys, "doctor", *where, "--thread", "t-1", code=1)
-    assert "the current task is" in advised  # the clock of the tests stands still
+    run(capsys, "doctor", *where, "--thread", "t-1")
     (tmp_path / "agent_over_postgres.py").write_text(GRAPH, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     own = (*where, "--thread", "t-1", "--graph", "agent_over_postgres:graph")
@@ -228,12 +240,11 @@ def test_a_thread_is_named_and_given_back(
     record_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     where = ("--record", str(record_file))
-    assert "--clear" in run(capsys, "title", "Moving to Ghent", *where)
+    run(capsys, "title", "Moving to Ghent", *where)
     assert "Moving to Ghent" in run(capsys, "list", *where)
     own = json.loads(record_file.read_text(encoding="utf-8"))
     assert own["title"]["by"] == "person"
-    done = json.loads(run(capsys, "title", "--clear", *where, "--json"))
-    assert (done["action"], done["title"]) == ("title", None)
+    assert json.loads(run(capsys, "title", "--clear", *where, "--json"))["action"] == "title"
     assert json.loads(record_file.read_text(encoding="utf-8"))["thread_title"] is None
 
 
@@ -276,8 +287,8 @@ def test_the_log_of_a_resource_in_an_archive(
     archive.close()
     assert stored is not None
     assert "Likes tea" in stored["log"][-1]["text"]
-    assert "Likes tea" in run(capsys, "search", "tea", *where)
     [first, *_] = list_items(stored["log"])
+    assert "Lisbon" in run(capsys, "search", "lisbon", *where)
     told = run(capsys, "correct", first.id, "Nothing of the kind", *where)
     assert "Nothing of the kind (corrected by a person)" in run(capsys, "show", *where)
     run(capsys, "undo", "--act", told.split("--act ")[1].split("`")[0], *where)
@@ -326,17 +337,15 @@ def test_an_archive_is_searched_by_its_index_in_all_threads_of_a_resource(
     where = ("--archive", url, "--resource", "u")
     hits = json.loads(run(capsys, "search", "painting kuche", *where, "--json"))
     assert hits[0]["id"].startswith("m-t-")  # another form of a word, without its accents
-    assert {hit["thread"] for hit in hits} == {"t-1", "t-2"}
+    assert {hit["thread_id"] for hit in hits} == {"t-1", "t-2"}
     assert all(0 < hit["score"] <= 1 for hit in hits)
-    text = run(capsys, "search", "painted", *where, "--limit", "1")
-    assert text.splitlines()[0].endswith(("  t-1", "  t-2"))
-    assert "and more" in text
+    assert run(capsys, "search", "painted", *where, "--limit", "1").count("painted") == 1
     one = json.loads(
         run(capsys, "search", "painted", "--archive", url, "--thread", "t-1", "--json")
     )
-    assert {hit["thread"] for hit in one} == {"t-1"}
+    assert {hit["thread_id"] for hit in one} == {"t-1"}
     run(capsys, "search", "boat", *where, code=1)
-    assert main(["search", "boat", "--archive", url]) == 3
+    assert main(["search", "boat", "--archive", url]) == 2
 
 
 # --- What goes wrong -----------------------------------------------------------------------------
@@ -348,7 +357,7 @@ def test_a_limit_is_a_number_of_things(
 ) -> None:
     with pytest.raises(SystemExit):
         main(["list", "--record", str(record_file), "--limit", limit])
-    assert "is no whole number from 1 on" in capsys.readouterr().err
+    assert "--limit" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -384,7 +393,7 @@ def test_mistakes_have_codes_and_say_what_to_do(
     [
         (("--record", "nowhere.json"), 3, "cannot be read"),
         (("--checkpointer", "sqlite:///nowhere.db"), 3, "there is no file 'nowhere.db'"),
-        (("--archive", "sqlite:///nowhere.db"), 3, "from the root"),
+        (("--archive", "sqlite:///nowhere.db"), 3, "there is no file"),
         (("--checkpointer", "mysql://x"), 2, "pass sqlite:///"),
         pytest.param(
             ("--url", "http://127.0.0.1:9"),
@@ -431,26 +440,6 @@ def list_tables(place: Path) -> set[str]:
         return {name for (name,) in opened.execute("SELECT name FROM sqlite_master")}
 
 
-@pytest.mark.parametrize("is_rich", [True, False])
-def test_a_terminal_has_colours_where_rich_is_installed(
-    is_rich: bool,  # noqa: FBT001 a variant
-    record_file: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for name, value in {"TERM": "xterm", "FORCE_COLOR": "1", "COLUMNS": "30"}.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    if not is_rich:
-        monkeypatch.setattr("langgraph_om.cli.main.find_spec", lambda _: None)
-    where = ("--record", str(record_file))
-    run(capsys, "remember", "[red]x[/red] and a long line that no terminal breaks", *where)
-    text = run(capsys, "search", "red", *where)
-    assert ("\x1b[" in text) is is_rich
-    assert "[red]x[/red] and a long line that no terminal breaks" in text
-
-
 def test_the_help_names_all_commands_and_codes(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         build_parser().parse_args(["--help"])
@@ -473,31 +462,24 @@ def test_a_server_is_asked_by_its_client(
         {**blank_record(), "id": "om-1", "thread_id": "t"},
         {"log": [group("g", "* 🔴 User lives in Lyon")]},
     )
-    written: list[Any] = []
 
     class Threads:
-        def search(self, **_: Any) -> list[Any]:
+        async def search(self, **_: Any) -> list[Any]:
             return [{"thread_id": "t", "updated_at": "2026-03-02T09:00:00+00:00"}]
 
-        def get_state(self, thread: str) -> Any:
+        async def get_state(self, thread: str) -> Any:
             assert thread == "t"
             return {"values": {"om": record, "messages": [{"type": "human", "content": "hi"}]}}
 
-        def get_history(self, thread: str, **_: Any) -> Any:
-            return [{**self.get_state(thread), "created_at": "2026-03-02T09:00:00+00:00"}]
-
-        def update_state(self, thread: str, update: Any) -> None:
-            written.append((thread, update))
+        async def get_history(self, thread: str, **_: Any) -> Any:
+            return [{**await self.get_state(thread), "created_at": "2026-03-02T09:00:00+00:00"}]
 
     client = type("Client", (), {"threads": Threads()})()
-    monkeypatch.setattr("langgraph_sdk.get_sync_client", lambda url: nullcontext(client))
+    monkeypatch.setattr("langgraph_sdk.get_client", lambda url: nullcontext(client))
     where = ("--url", "http://127.0.0.1:2024", "--thread", "t")
     assert "2026-03-02 09:00" in run(capsys, "list", *where[:2])
     assert "Lyon" in run(capsys, "show", *where)
-    run(capsys, "forget", "lyon", *where)
-    [(thread, update)] = written
-    assert thread == "t"
-    assert fold(record, [update["om"]])["log"][0]["text"] == ""
+    assert json.loads(run(capsys, "history", *where, "--json"))
 
 
 STEERING = "\x1b]0;x\x07 \x9b31m \x90d\x9c \u202ertl\u2066 \x00"
@@ -598,15 +580,11 @@ def test_a_command_that_changes_something_says_what(
     record_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     where = ("--record", str(record_file))
-    assert run(capsys, "remember", "Lives in Ghent", *where).startswith(
-        "remembered: Lives in Ghent"
-    )
+    assert "Lives in Ghent" in run(capsys, "remember", "Lives in Ghent", *where)
     changed = run(capsys, "correct", "Lives in Ghent", "Rows in Oslo", *where)
-    assert changed.startswith("corrected: Lives in Ghent (noted by a person) -> Rows in Oslo")
-    assert run(capsys, "forget", "Rows in Oslo", *where).startswith("forgotten: Rows in Oslo")
-    undone = run(capsys, "undo", *where)
-    assert undone.startswith("undone: ")
-    assert "Rows in Oslo" in undone
+    assert "Lives in Ghent → Rows in Oslo" in changed
+    assert "Rows in Oslo" in run(capsys, "forget", "Rows in Oslo", *where)
+    assert "Rows in Oslo" in run(capsys, "undo", *where)
 
 
 def test_what_is_found_and_helped_with_fits_eighty_columns(
@@ -636,24 +614,12 @@ def test_costs_are_told_by_thread_and_by_user(
             talk(agent.graph, on_thread(thread, resource_id=user), turns(9))
         usage = values(agent.graph, on_thread("t-3"))["om"]["usage"]
     where = ("costs", "--checkpointer", f"sqlite:///{place}")
-    told = json.loads(run(capsys, *where, "--json", "--prices", "1,2"))
+    told = json.loads(run(capsys, *where, "--json"))
     assert [row["thread"] for row in told["threads"]] == ["t-3", "t-2", "t-1"]
     last, read = told["threads"][0], sum(each["input_tokens"] for each in usage.values())
     written = sum(each["output_tokens"] for each in usage.values())
     assert (last["user"], last["tokens_in"], last["tokens_out"]) == ("bo", read, written)
     assert read > 0
-    assert last["dollars"] == pytest.approx((read + 2 * written) / 1_000_000)
     users = {row["user"]: row for row in told["users"]}
     assert users["ana"]["calls"] == sum(row["calls"] for row in told["threads"][1:]) > 0
-    text = run(capsys, *where)
-    assert "tokens in" in text
-    assert "dollars" not in text
-    assert f"{read:,}" in text
-
-
-def test_prices_and_costs_that_cannot_be_read(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        main(["costs", "--record", "x.json", "--prices", "cheap"])
-    assert "write two numbers, such as 0.3,2.5" in capsys.readouterr().err
+    assert f"{read}" in run(capsys, *where)

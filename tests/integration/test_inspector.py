@@ -29,7 +29,7 @@ from langgraph_om import (
 )
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
-from langgraph_om.web import memory_app
+from langgraph_om.tools.inspector import memory_app
 from support.agents import make_agent, on_thread, talk, turns, values
 
 OURS = {"sec-fetch-site": "same-origin"}
@@ -116,7 +116,7 @@ async def test_an_archive_lists_threads_by_page_by_user_and_by_text(tmp_path: Pa
         assert await find("?q=T%2F4") == ["4"]
         assert await find("?q=USER+0") == ["6", "4", "2", "0"]
         assert await find("?q=nobody") == []
-        assert "No thread has this." in (await web.get("/memory?q=nobody")).text
+        assert "No thread matches." in (await web.get("/memory?q=nobody")).text
         row = (await web.get("/memory?q=t%2F3")).text
         record = values(agent.graph, on_thread("t/3"))["om"]
         text = Tags(row).text
@@ -151,9 +151,9 @@ async def test_costs_are_told_in_dollars_where_prices_are_known() -> None:
             own.get("input_tokens", 0) * 1000 + own.get("output_tokens", 0) * 2000 for own in spent
         )
         assert f"${cost / 1e6:,.2f}"[:3] in (await web.get("/memory")).text
-        page = Tags((await web.get("/memory/t")).text).text
-        assert "Cost by turn" in page
-        assert "50% from the provider's cache" in page
+        page = Tags((await web.get("/memory/t")).text)
+        assert "Dollars" in page.text
+        assert [own for own in page.having("id") if own["id"] == "turn-table"]
     for wrong in ({"agent": 3}, {"agent": (3,)}, {"other": (1, 2)}, {"memory": ("1", 2)}):
         with pytest.raises(ConfigurationError, match="million tokens"):
             memory_app(memory, graph=graph, prices=wrong)  # type: ignore[arg-type]
@@ -199,7 +199,7 @@ async def test_notes_and_messages_name_each_other(kept: str, tmp_path: Path) -> 
         page = Tags((await web.get("/memory/t")).text)
     said = page.having("data-at")
     assert [own["data-at"] for own in said] == [str(at) for at in range(32)]
-    lights = {own["data-notes"]: own["data-lights"] for own in page.having("data-notes")}
+    lights = {own["data-group"]: own["data-lights"] for own in page.having("data-group")}
     assert lights
     for key, runs in lights.items():
         covered = {
@@ -265,7 +265,7 @@ async def test_the_prompt_is_shown_word_for_word_and_its_parts_are_all_of_it() -
         assert message.text in page.text
     assert "<observations>" in page.text
     assert "<observations>" not in short.text
-    total = re.search(r"([\d,]+) tokens by memory's own count", short.text)
+    total = re.search(r"([\d,]+) tokens, as memory counts them", short.text)
     row = r'</svg> ([^<(]+?)(?: \([\d,]+\))?</th><td class="number">([\d,]+)<'
     parts = re.findall(row, html)
     assert total
@@ -403,7 +403,7 @@ async def listen(app: Any, path: str, events: asyncio.Queue[str]) -> None:
 
 
 async def test_whoever_listens_is_told_of_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("langgraph_om.web._POLL", 0.01)
+    monkeypatch.setattr("langgraph_om.tools.inspector._POLL", 0.01)
     memory, graph = remember()
     graph.invoke({"messages": [HumanMessage("Hello")]}, on_thread())
     app = memory_app(memory, graph=graph)
@@ -412,13 +412,14 @@ async def test_whoever_listens_is_told_of_each_step(monkeypatch: pytest.MonkeyPa
     assert await asyncio.wait_for(events.get(), 30) == "200"
     assert (await asyncio.wait_for(events.get(), 30)).startswith(":")
     await asyncio.to_thread(graph.invoke, {"messages": [HumanMessage("Again")]}, on_thread())
-    assert "event: changed" in await asyncio.wait_for(events.get(), 30)
+    while "event: changed" not in await asyncio.wait_for(events.get(), 30):
+        pass
     task.cancel()
     async with client(app) as web:
         assert (await web.get("/memory-live/nobody")).status_code == 404
         foreign = await web.get("/memory-live/t", headers={"host": "evil.test"})
         assert foreign.status_code == 403
-        assert (await web.get("/memory-static/inspector.css")).status_code == 200
+        assert (await web.get("/memory-static/memory.css")).status_code == 200
         assert (await web.get("/memory-static/htmx.LICENSE.txt")).status_code == 404
 
 
@@ -532,11 +533,11 @@ async def test_work_in_the_background_is_shown_while_it_goes_on_and_ready_once_i
 
     at_work, status, view = await shown()
     assert (at_work, status) == ("At work in the background: observing messages", "running")
-    assert "at work: observing messages" in view
+    assert "At work in the background: observing messages" in view
     let_go.set()
     assert await memory.aflush(60)
     at_work, status, view = await shown()
     assert (at_work, status) == ("", "complete")
-    assert "at work" not in view
-    assert "1 chunk for" in view
+    assert "At work" not in view
+    assert "1 chunk: " in view
     assert values(agent, config)["om"]["pending"]  # nobody has written anything

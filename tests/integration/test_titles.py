@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import httpx
@@ -16,10 +17,10 @@ from langgraph_om import (
     InlineBuffering,
     ObservationalMemory,
 )
-from langgraph_om.cli.main import main
 from langgraph_om.core.record.fold import fold
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
-from langgraph_om.web import memory_app
+from langgraph_om.tools.cli import main
+from langgraph_om.tools.inspector import memory_app
 from support.agents import (
     DOORS,
     MIDDLEWARE,
@@ -398,7 +399,8 @@ async def test_lists_show_the_title_and_until_then_the_first_words(
     assert f"**{said}**" in listed["threads"]
     assert said in asking.memory.view(state).to_html()
     assert said in str(asking.memory.view(state))
-    assert main(["list", "--archive", archive, "--resource", "ann"]) == 0
+    command = ["list", "--archive", archive, "--resource", "ann"]
+    assert await asyncio.to_thread(main, command) == 0
     assert said in capsys.readouterr().out
     async with client(memory_app(asking.memory, graph=asking.graph)) as web:
         assert f'<a href="memory/t">{said}</a>' in (await web.get("/memory")).text

@@ -16,8 +16,8 @@ from starlette.routing import Mount, Route
 
 from langgraph_om import ConfigurationError
 from langgraph_om.core.items import list_items
-from langgraph_om.web import memory_app
-from support.agents import Agent, make_agent, on_thread, talk, turn, turns, values
+from langgraph_om.tools.inspector import memory_app
+from support.agents import Agent, make_agent, on_thread, talk, turns, values
 from support.savers import open_saver
 
 OURS = {"sec-fetch-site": "same-origin"}
@@ -54,17 +54,14 @@ async def test_a_thread_that_is_not_there_is_neither_shown_nor_made(agent: Agent
         assert (await web.get("/memory/new")).status_code == 404
         form = {"action": "remember", "text": "x"}
         assert (await web.post("/memory/new", data=form, headers=OURS)).status_code == 404
-        assert "new" not in (await web.get("/memory")).text
+        assert "memory/new" not in (await web.get("/memory")).text
         broken = "two\nlines"
         talk(agent.graph, on_thread(broken), turns(8))
         assert "trip number 0" in (await web.get("/memory/two%0Alines")).text
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
-async def test_the_list_comes_in_pages_of_what_may_be_seen(
-    kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("langgraph_om.web.threads._PAGE", 2)  # which is read anew for more
+async def test_the_list_comes_in_pages_of_what_may_be_seen(kind: Any, tmp_path: Path) -> None:
     with open_saver(kind, str(tmp_path / "checkpoints.db")) as saver:
         agent = make_agent("agent", saver)
         for name in ("t3", "t1", "t2", "t5", "t4", "t0", "t6", "t1"):
@@ -84,52 +81,16 @@ async def test_the_list_comes_in_pages_of_what_may_be_seen(
             assert pages == [["t1", "t6", "t0"], ["t4", "t2", "t3"]]
             for mark in ("-1", "x", "9" * 5000):
                 assert (await web.get(f"/memory?behind={mark}")).status_code == 200
-            assert "None yet" in (await web.get("/memory?behind=99")).text
+            assert "No threads yet" in (await web.get("/memory?behind=99")).text
 
 
 async def test_a_list_that_is_cut_says_so(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    talk(agent.graph, on_thread("newer"), turns(1))
+    monkeypatch.setattr("langgraph_om.tools.sources.LISTED", 1)
     async with client(memory_app(agent.memory, graph=agent.graph)) as web:
-        assert "not listed" not in (await web.get("/memory")).text
-        monkeypatch.setattr("langgraph_om.web.threads._NEWEST", 5)
-        assert "quiet for long are not listed" in (await web.get("/memory")).text
-
-
-async def test_a_change_is_told_where_it_was_made(agent: Agent) -> None:
-    for number in range(8, 14):
-        talk(agent.graph, on_thread(THREAD), [turn(number)])
-    place = f"/memory/{THREAD}"
-    async with client(memory_app(agent.memory, graph=agent.graph, edit=True)) as web:
-
-        async def send(**form: str) -> str:
-            sent = await web.post(place, data=form, headers=OURS)
-            assert sent.headers["location"].endswith("#done")
-            page = (await web.get(sent.headers["location"])).text
-            assert page.count('id="done"') == page.count('role="status"') == 1
-            return page
-
-        def place_of(page: str) -> str:
-            """What stands before it is told."""
-            item = page.partition('id="done"')[0].rpartition("<li>\n")[2]
-            return re.sub("<[^>]+>", "", item)
-
-        page = (await web.get(place)).text
-        form = r'value="forget">\s*<input [^>]*value="(\w+)"><input [^>]*value="(\d+)"'
-        forms = re.findall(form, page)
-        assert [at for _, at in forms] == [str(at) for at in range(page.count('<span class="dot'))]
-        (first, _), (second, at), *_, (last, end) = forms
-        page = await send(action="correct", item=first, at="0", text="Stays at home")
-        assert "Stays at home" in place_of(page)
-        assert "It is corrected.</p>" in page
-        page = await send(action="pin", item=second, at=at)
-        assert f"#{second}" in place_of(page)
-        assert "pinned" in place_of(page)
-        page = await send(action="forget", item=last, at=end)
-        assert "An item that stood here is forgotten." in page
-        assert '<span class="id"' not in page.partition('id="done"')[2]  # the last item has it
-        assert f"#{last}" not in page
-        page = await send(action="remember", text="Likes tea")
-        assert page.index('id="done"') < page.index("Observations</h2>")
-        assert 'id="done"' not in (await web.get(f"{place}?done=<b>&at=1")).text
+        page = (await web.get("/memory")).text
+    assert re.findall(r'href="memory/([^"]+)"', page) == ["newer"]
+    assert "At most the newest" in page
 
 
 async def test_what_is_forgotten_on_a_page_is_gone_from_the_archive_at_once(
@@ -178,7 +139,7 @@ async def test_a_person_changes_what_is_remembered(agent: Agent) -> None:
         assert "tea" not in log()
         for form, said in (
             ({"action": "forget", "item": "zebra"}, "no item matches"),
-            ({"action": "drop"}, "remember, pin, unpin"),
+            ({"action": "drop"}, "drop"),
         ):
             failed = await send(**form)
             assert failed.status_code == 400
@@ -191,16 +152,16 @@ async def test_a_person_names_a_thread(agent: Agent) -> None:
     async with client(memory_app(agent.memory, graph=agent.graph, edit=True)) as web:
         page = (await web.get(place)).text
         assert 'value="title"' in page
-        assert "Let memory name it" not in page
+        assert 'name="clear"' not in page
         await web.post(place, data={"action": "title", "text": "Cork & on"}, headers=OURS)
         assert values(agent.graph, on_thread(THREAD))["om"]["thread_title"] == "Cork & on"
         assert ">Cork &amp; on</a>" in (await web.get("/memory")).text
         page = (await web.get(place)).text
         assert "Memory of Cork &amp; on</h1>" in page
-        assert 'value="untitle"' in page
+        assert 'name="clear"' in page
         failed = await web.post(place, data={"action": "title", "text": " "}, headers=OURS)
         assert (failed.status_code, "not blank" in failed.text) == (400, True)
-        await web.post(place, data={"action": "untitle"}, headers=OURS)
+        await web.post(place, data={"action": "title", "clear": "1"}, headers=OURS)
         assert values(agent.graph, on_thread(THREAD))["om"]["thread_title"] is None
     async with client(memory_app(agent.memory, graph=agent.graph)) as web:
         assert 'value="title"' not in (await web.get(place)).text

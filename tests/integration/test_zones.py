@@ -13,7 +13,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import InlineBuffering, ObservationalMemory, create_memory_agent
 from langgraph_om.testing import ScriptedChatModel
-from langgraph_om.web import memory_app
+from langgraph_om.tools.inspector import memory_app
 from support.agents import on_thread
 
 LATE = datetime(2026, 6, 2, 2, 5, tzinfo=UTC)

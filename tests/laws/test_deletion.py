@@ -17,8 +17,8 @@ from langgraph_om import (
     create_memory_agent,
 )
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.inspection import ArchivedMemory
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
+from langgraph_om.tools.sources import ArchiveSource
 
 CONFIG: Any = {"configurable": {"thread_id": "t", "resource_id": "ana"}}
 
@@ -91,7 +91,7 @@ def overtake(url: str, rng: random.Random) -> list[str]:
         texts = store.search(("langgraph_om",), limit=999)
         rows = memory.archive.messages("t", limit=99, visible_only=False)
         is_there = memory.archive.thread("t") is not None
-        served = ArchivedMemory(memory.archive, "ana").state("t") if is_there else ""
+        served = ArchiveSource(memory.archive, "ana").read("t") if is_there else ""
         log = other_agent.get_state(CONFIG).values.get("om", {}).get("log")
         kept = f"{rows} {memory.archive.groups(thread_id='t')} {served} {log} {jobs} {texts}"
     memory.archive.close()
@@ -122,10 +122,10 @@ def test_what_a_person_takes_back_is_not_served_and_the_graph_stays_at_rest(tmp_
         agent.invoke({"messages": [("user", "I like small museums on Sundays.")]}, CONFIG)
         thread = memory.of(agent, CONFIG)
         thread.observe()
-        assert "9137" in str(ArchivedMemory(archive, "ana").state("t")["om"]["log"])
+        assert "9137" in str(ArchiveSource(archive, "ana").read("t")["om"]["log"])
         thread.forget("9137")
         thread.remember("The red door sticks.")
-        served = str(ArchivedMemory(archive, "ana").state("t")["om"]["log"])
+        served = str(ArchiveSource(archive, "ana").read("t")["om"]["log"])
         hits = [
             hit.excerpt for hit in memory.search("PIN", resource_id="ana") if hit.kind != "message"
         ]

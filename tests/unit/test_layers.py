@@ -15,13 +15,13 @@ PACKAGE = "langgraph_om"
 ROOT = Path(__file__).parents[2] / PACKAGE
 
 HOUSE = (
-    "errors <- core <- models, archive, templates <- reading <- runtime <- features "
-    "<- options, inspection, adoption, searching, deletion <- summarizing, handle <- memory "
-    "<- integrations <- mcp <- cli, web <- __init__, __main__"
+    "errors <- core <- models, archive, tools.shown <- reading, tools.render <- runtime "
+    "<- features <- options, tools.view, adoption, searching, deletion <- summarizing, handle "
+    "<- memory <- integrations <- tools <- __init__, __main__"
 )
 CORE = (
     "content, wire, prompts <- items <- events, tokens, effects, forms, search "
-    "<- record <- config <- page <- observe, plan <- actor, reflect <- cycles <- step"
+    "<- record <- config <- observe, plan <- actor, reflect <- cycles <- step"
 )
 
 
@@ -38,7 +38,7 @@ LEVEL = levels_of(HOUSE) | levels_of(CORE, "core.")
 IMPURE = {"asyncio", "logging", "os", "random", "socket", "sqlite3", "threading", "time", "uuid"}
 CLOCK = re.compile(r"\b(?:datetime|date)\.(?:now|today|utcnow)\(")
 ALLOWED = {
-    "langgraph": ("integrations", "cli", "web", "runtime.tools", "features"),
+    "langgraph": ("integrations", "tools", "runtime.tools", "features"),
     "langchain": ("integrations.middleware", "models.providers"),
     "sqlalchemy": ("archive", "features.archive"),
 }
@@ -75,9 +75,9 @@ def imports_of(tree: ast.AST) -> Iterator[Import]:
 
 
 def room_of(module: str) -> str:
-    """The room of a module or name: one of `core` where it lies there."""
+    """The room of a module or name: one of `core` or `tools` where it lies there."""
     parts = module.split(".")[1:]
-    if parts[:1] == ["core"] and len(parts) > 1:
+    if (parts[:1] == ["core"] and len(parts) > 1) or ".".join(parts[:2]) in LEVEL:
         return ".".join(parts[:2])
     return (
         parts[0] if parts and (parts[0] in LEVEL or parts[0] in {"core", "testing"}) else "__init__"
@@ -91,7 +91,10 @@ def is_leftwards(room: str, target: str) -> bool:
         return other in {own, "errors"} or room == target
     if own == other == "core":
         return "core" not in (room, target) and LEVEL[target] < LEVEL[room]
-    return other != "testing" and LEVEL[other] < LEVEL[own]
+    level, other_level = (
+        LEVEL[part if part == "core" else each] for part, each in ((own, room), (other, target))
+    )
+    return other != "testing" and other_level < level
 
 
 def is_within(module: str, places: tuple[str, ...]) -> bool:

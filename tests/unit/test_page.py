@@ -8,7 +8,6 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.testing import ScriptedChatModel
+from langgraph_om.tools.render import STATIC
 from support.examples import examples
 from support.groups import day_log, group
 
@@ -81,7 +81,7 @@ def test_the_log_stands_by_day_with_times_sub_items_and_messages() -> None:
 def test_both_windows_say_how_full_they_are() -> None:
     attributes = Reader(page_of(record())).attributes
     assert [value for name, value in attributes if name == "aria-label"][:2] == [
-        "messages",
+        "unobserved messages",
         "observations",
     ]
     assert ("aria-valuemax", "30000") in attributes
@@ -111,6 +111,14 @@ def test_failures_hints_and_costs_are_told_and_absent_ones_are_not() -> None:
     assert not any(word in calm for word in ("failed", "cost", "Current task", "Generation "))
 
 
+def test_what_is_over_its_threshold_is_told() -> None:
+    large = [group("g", day_log(0, "* 🔴 " + "User likes long walks by the river. " * 9_000), 0, 1)]
+    view = PERSON.view({"om": record(log=large), "messages": []})
+    assert "over the threshold" in text_of(view.to_html())
+    assert "over the threshold" in str(view)
+    assert "over the threshold" not in text_of(page_of(record()))
+
+
 def test_a_restart_is_no_failure() -> None:
     attempt = {"failures": 0, "at_tokens": 1, "retry_at_tokens": 2, "error": "lost: restarted"}
     assert "lost" not in Reader(page_of(record(attempts={"observation": attempt}))).text
@@ -128,7 +136,7 @@ def test_it_can_be_read_where_a_notebook_drops_its_styles() -> None:
     before = record()
     after = record(generation=1, log=[group("n", day_log(0, "* 🔴 (08:00) Ghent"), 0, 3)])
     text = text_of(page_of(after, history=[after, before]))
-    assert "Messages 0 of 30,000 tokens" in text
+    assert "Unobserved messages 0 of 30,000 tokens" in text
     assert re.search("🔴 08:00Ghent +#", text)  # what stands in a block of its own needs no space
     assert re.search(r"Generation 1 \d+ to \d+ tokens", text)
     assert "Lyon - * -> since" in text
@@ -194,6 +202,15 @@ def test_no_text_becomes_markup(texts: list[str]) -> None:
     assert not any(ord(letter) < 32 and letter not in "\n\t\r" for letter in page)
 
 
+def test_without_jinja2_the_page_is_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    view = PERSON.view({"om": record(current_task="<b>Ask</b>"), "messages": []})
+    monkeypatch.setattr("langgraph_om.tools.view.find_spec", lambda _: None)
+    assert view._repr_html_() is None
+    page = view.to_html()
+    assert "User lives in Lyon" in page
+    assert "&lt;b&gt;Ask" in page
+
+
 def test_it_is_written_to_a_file(tmp_path: Path) -> None:
     view = PERSON.view({"om": record(), "messages": []})
     assert view.to_html(tmp_path / "memory.html") == (tmp_path / "memory.html").read_text("utf-8")
@@ -247,13 +264,13 @@ def test_values_stand_below_the_log() -> None:
     assert "Oslo <b>" in str(PERSON.view({"om": own, "messages": []}))
 
 
-STYLE = files("langgraph_om.templates").joinpath("view.css").read_text(encoding="utf-8")
+STYLE = (STATIC / "memory.css").read_text(encoding="utf-8")
 LIGHT, DARK = (
     dict(re.findall(r"--([\w-]+): (#[0-9a-f]+)", part))
-    for part in STYLE.split("@media (prefers-color-scheme:dark)", 1)
+    for part in STYLE.split("@media (prefers-color-scheme: dark)", 1)
 )
 PAIRS = [
-    *((ink, on) for ink in ("ink", "soft", "faint", "accent", "green") for on in ("paper", "card")),
+    *((ink, on) for ink in ("ink", "soft", "accent", "green") for on in ("paper", "card")),
     *((f"{name}-ink", name) for name in ("warn", "add", "cut", "pin")),
 ]
 

@@ -130,7 +130,7 @@ def test_star_import_works_without_langchain() -> None:
 @pytest.mark.parametrize(
     ("missing", "program", "extra"),
     [
-        ("jinja2", "import langgraph_om.web", "web"),
+        ("jinja2", "import langgraph_om.tools.inspector", "web"),
         (
             "jinja2",
             (
@@ -140,8 +140,12 @@ def test_star_import_works_without_langchain() -> None:
             ),
             "web",
         ),
-        ("starlette", "import langgraph_om.web", "web"),
-        ("mcp", "from langgraph_om.mcp import memory_server as m; m(None, resource_id='a')", "mcp"),
+        ("starlette", "import langgraph_om.tools.inspector", "web"),
+        (
+            "mcp",
+            "from langgraph_om.tools.mcp import memory_server as m; m(None, resource_id='a')",
+            "mcp",
+        ),
     ],
 )
 def test_a_feature_without_its_package_names_its_extra(
@@ -195,7 +199,7 @@ def test_an_agent_with_memory_brings_no_library_that_it_does_not_use() -> None:
 
 REFERENCE = Path(__file__).parents[2].joinpath("docs", "api.md").read_text("utf-8")
 LISTED = re.findall(r"^::: langgraph_om\.([\w.]+)$", REFERENCE, re.MULTILINE)
-WHOLE = [name for name in LISTED if name in ("archive", "testing", "web")]
+WHOLE = [name for name in LISTED if name in ("archive", "testing", "tools.inspector")]
 """Modules that stand in the reference with all that they offer."""
 
 
@@ -203,7 +207,7 @@ def test_every_public_name_stands_in_the_reference_once() -> None:
     offered = {name for module in WHOLE for name in _module(module).__all__}
     assert sorted(set(LISTED) - set(WHOLE)) == sorted(set(NAMES) - offered)
     assert len(LISTED) == len(set(LISTED))
-    assert WHOLE == ["archive", "web", "testing"]
+    assert WHOLE == ["archive", "tools.inspector", "testing"]
 
 
 def _module(name: str) -> ModuleType:

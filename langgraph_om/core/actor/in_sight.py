@@ -19,7 +19,6 @@ from langgraph_om.core.content.text import (
     truncate_to_tokens,
     write_json,
 )
-from langgraph_om.core.page import ShownValue
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.window import Window
 
@@ -41,11 +40,9 @@ def write_channels(settings: Settings, window: Window, channels: Mapping[str, An
     return fill("state_in_sight", blocks="\n\n".join(blocks)) if blocks else ""
 
 
-def list_channels(settings: Settings, channels: Mapping[str, Any]) -> list[ShownValue]:
-    """Return the channels as the Actor reads them."""
-    return [
-        ShownValue(as_label(key), write_state(kept, settings)) for key, kept in channels.items()
-    ]
+def list_channels(settings: Settings, channels: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return name and text of the channels as the Actor reads them."""
+    return [(as_label(key), write_state(kept, settings)) for key, kept in channels.items()]
 
 
 def is_said(name: str, value: Any, window: Window) -> bool:

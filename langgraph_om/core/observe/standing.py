@@ -21,14 +21,12 @@ from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.content.text import escape, sanitize
 from langgraph_om.core.items import LineSpan, cut_spans, find_spans, list_items, read_head
 from langgraph_om.core.observe.transcript import TimedMessage, to_local
-from langgraph_om.core.page import Apart
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.standing import (
     MARK,
     STANDING,
     read_group,
     read_rule,
-    read_rules,
     select_standing,
 )
 from langgraph_om.core.wire import Found, Group, MemoryRecord, StandingEntry
@@ -195,18 +193,6 @@ def find_room(settings: Settings) -> int:
 
 
 # What people and the Actor are shown.
-
-
-def list_rows(record: MemoryRecord) -> list[tuple[str | None, ...]]:
-    """Return id, day, thread and words of each instruction."""
-    return [(each.id, each.day, each.thread_id, each.words) for each in read_rules(record)]
-
-
-def set_apart(settings: Settings, record: MemoryRecord) -> Apart | None:
-    """Return the instructions in force."""
-    groups = select_standing(record["log"])
-    name = "Standing instructions"
-    return Apart(STANDING, name, groups, find_room(settings)) if groups else None
 
 
 def write_rules(record: MemoryRecord) -> str:

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from langchain_core.messages import convert_to_messages
 
-from langgraph_om.cli.main import main
 from langgraph_om.testing import ExtractiveObserver
+from langgraph_om.tools.cli import main
 from support.pages import DOCS, read_file
 from support.wire_server import Provider, Reply, Request, openai_responds, openai_says, reach, serve
 

@@ -23,9 +23,9 @@ from mcp.client.streamable_http import streamable_http_client
 
 from langgraph_om import ConfigurationError, ObservationalMemory
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.cli.main import main
-from langgraph_om.mcp import memory_server
 from langgraph_om.testing import ScriptedChatModel
+from langgraph_om.tools.cli import main
+from langgraph_om.tools.mcp import memory_server
 from support.agents import make_agent, on_thread, talk, turn
 
 if TYPE_CHECKING:

@@ -7,13 +7,11 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langgraph_om.cli.doctor import Diagnosis, diagnose
 from langgraph_om.core.config.settings import Identity, Settings
-from langgraph_om.core.items import list_items
-from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.step.step import Step
 from langgraph_om.memory import ObservationalMemory
+from langgraph_om.tools.doctor import Diagnosis, diagnose
 from support.groups import day_log, group
 from support.words import Words
 
@@ -90,35 +88,11 @@ def test_what_was_not_read_of_an_enormous_message() -> None:
 def test_what_was_put_among_observed_messages() -> None:
     found = ask(observed={"last": "m9", "index": 9, "count": 10, "strays": [], "overlooked": 1})
     assert kinds(found) == ["overlooked"]
-    assert "1 message stands among observed ones" in found.advice[0].text
 
 
 def test_a_turn_that_was_ended() -> None:
     trip = {"operation": "observation", "reason": "no key", "last_message": None}
     assert kinds(ask(tripwire=trip)) == ["tripwire"]
-
-
-def test_duplicates() -> None:
-    twice = [group("g", day_log(0, "* 🔴 Tea", "* 🟡 (09:00) tea", "* other"))]
-    found = ask(log=twice)
-    assert kinds(found) == ["duplicate"]
-    assert "2 times: 'Tea'" in found.advice[0].text
-
-
-def test_items_that_stand_twice_can_be_forgotten_as_they_are_listed() -> None:
-    log = [group("g", day_log(0, *["* 🔴 Tea"] * 4))]
-    listed = ask(log=log).advice[0].text.partition("in this order: ")[2].split(", ")
-    record: Any = {**blank_record(), "id": "om", "thread_id": "t", "log": log}
-    for at, item in enumerate(listed):
-        act = {"type": "steered", "id": f"act-{at}", "action": "forget", "item": item, "at": ""}
-        record = fold(record, [act])
-    assert [item.words for item in list_items(record["log"])] == ["Tea"]
-
-
-def test_a_task_that_nobody_spoke_of_for_a_week() -> None:
-    old = {**group("g", "* x"), "observed_at": "2026-02-20T09:00:00+00:00"}
-    assert kinds(ask(log=[old], current_task="Book a flat")) == ["stale-hint"]
-    assert kinds(ask(current_task="Book a flat")) == []
 
 
 def test_a_cache_that_is_rarely_hit() -> None:
@@ -141,11 +115,6 @@ def test_more_than_half_of_the_room_is_pinned() -> None:
 
 def test_a_log_that_reflections_leave_too_large() -> None:
     assert kinds(ask(attempts={"reflection": attempt(still_large=3)})) == ["large-log"]
-
-
-def test_items_without_a_day() -> None:
-    undated = [group("g", "\n".join(f"* item {at}" for at in range(6)))]
-    assert kinds(ask(log=undated)) == ["undated"]
 
 
 def test_a_message_that_fills_the_window() -> None:

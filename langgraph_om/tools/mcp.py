@@ -2,9 +2,9 @@
 
     langgraph-om mcp --archive sqlite:///memory.db --resource ana
 
-starts one over stdio; `memory_server` makes one to mount beside an application of your own. It
-reads what an `archive` keeps of one resource, chosen by who starts or authorises the server: no
-tool takes a resource, and what belongs to others is answered like what does not exist.
+starts one over stdio; `memory_server` makes one for an application of your own. It reads what an
+`archive` keeps for one user, chosen by whoever starts or authorizes the server: no tool takes a
+user, and what belongs to others is answered like what does not exist.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import inspect
 import logging
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import Field
 
@@ -22,12 +22,8 @@ from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.items import list_items
 from langgraph_om.core.record.record import blank_record, list_ranges, write_ranges
 from langgraph_om.errors import ArchiveError, ConfigurationError, SourceError
-from langgraph_om.inspection import ArchivedMemory
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
-from langgraph_om.runtime.acting import Update
-
-if TYPE_CHECKING:
-    from langgraph_om.archive import SQLAlchemyArchive
+from langgraph_om.tools.sources import ArchiveSource, Change
 
 __all__ = ["memory_server"]
 
@@ -41,17 +37,28 @@ _INSTRUCTIONS: Final = (
     "observations by their words, `threads` lists the conversations, and `recall` reads their "
     "messages word for word."
 )
-_UNREADABLE: Final = "The memory cannot be read at the moment; try again."
 _NOTHING: Final = "(nothing is remembered yet)"
 _MOST_LOGS: Final = 20
 _T = TypeVar("_T")
 
 ResourceOfCaller = str | Callable[[], str]
-"""A resource's id, or a function that is called for each request and returns it, for example from
-the access token that the SDK's `get_access_token()` returns."""
+"""A user's id, or a function that is called for each request and returns it, for example from the
+access token that the SDK's `get_access_token()` returns."""
 
-Moment = Annotated[str | None, Field(description="An ISO 8601 date or time.")]
-Limit = Annotated[int | None, Field(ge=1, le=20, description="How many to return at most.")]
+# Arguments as a client's model reads them.
+_Text = Annotated[str, Field(description="Such as: User lives in Ghent.")]
+_Day = Annotated[str | None, Field(description="The day it is about, ISO 8601; default: today.")]
+_Item = Annotated[str, Field(description="An id in memory://observations, or words of it.")]
+_Query = Annotated[str, Field(description="Words, names or numbers to look for.")]
+_Moment = Annotated[str | None, Field(description="An ISO 8601 date or time.")]
+_Limit = Annotated[int | None, Field(ge=1, le=20, description="How many to return at most.")]
+_InThread = Annotated[str | None, Field(description="A conversation that `threads` listed.")]
+_Cursor = Annotated[str | None, Field(description="The id of the message to read from.")]
+_Page = Annotated[int | None, Field(description="1 reads on from the cursor; -1 reads before it.")]
+_Number = Annotated[int | None, Field(ge=0)]
+_Detail = Annotated[
+    Literal["low", "high"] | None, Field(description='"high" shows one message whole.')
+]
 
 
 def memory_server(
@@ -71,29 +78,27 @@ def memory_server(
     Args:
         memory: A memory with an `archive` and `retrieval={"scope": "resource"}`.
         resource_id: The user or entity: an id, or a function that returns the id for the request
-            at hand, which then has to check who asks.
-        allow_writes: Whether callers may also add to the user's shared log and take items out of
-            it (`remember`, `forget`). There has to be one: `scope="resource"`.
+            at hand, and checks who asks.
+        allow_writes: Whether callers may also add to the user's shared log and forget what is in
+            it (`remember`, `forget`), which needs `scope="resource"`.
         store: The LangGraph store to search in, with `retrieval={"vector": True}`.
-        name: What the server is called.
+        name: The server's name.
         settings: Passed to the server's class, such as `auth` and `token_verifier`.
 
     Raises:
         ConfigurationError: When the memory has no archive or no `recall` over all threads of a
-            resource, or `resource_id` is blank.
+            resource, `resource_id` is blank, or there is no shared log to write to.
         ImportError: When the package `mcp` is not installed.
     """
     server_class, refusal = _find_server_class()
     doors = _Doors(memory, resource_id, store, refusal)
-    if allow_writes:
-        doors.check_log()
-    settings = {"log_level": "WARNING"} | settings
-    server = server_class(name=name, instructions=_INSTRUCTIONS, **settings)
+    server = server_class(name=name, instructions=_INSTRUCTIONS, log_level="WARNING", **settings)
     hints = import_module("mcp.types").ToolAnnotations
     reads = hints.model_validate({"readOnlyHint": True, "openWorldHint": False})
     for tool in (doors.recall, doors.search, doors.threads):
         server.tool(annotations=reads)(tool)
     if allow_writes:
+        doors.check_log()
         adds = {"readOnlyHint": False, "destructiveHint": False, "openWorldHint": False}
         server.tool(annotations=hints.model_validate(adds))(doors.remember)
         takes = adds | {"destructiveHint": True}
@@ -128,7 +133,7 @@ def _find_server_class() -> tuple[Any, type[Exception]]:
 
 
 class _Doors:
-    """The tools and resources; their docstrings are what a client's model reads of them."""
+    """The tools and resources; a client's model reads their docstrings."""
 
     def __init__(
         self,
@@ -149,18 +154,13 @@ class _Doors:
             raise ConfigurationError(msg)
         if not callable(resource_id):
             _check_resource(resource_id)
-        self._archive: SQLAlchemyArchive = memory.archive
-        self._updates, self._answer = memory.updates, recall.answer
+        self._archive, self._updates, self._answer = memory.archive, memory.updates, recall.answer
 
     def check_log(self) -> None:
-        """Refuse changes where there is no log that they could go into.
-
-        Raises:
-            ConfigurationError: When the user's threads share none.
-        """
-        resource, scope = self._resource, self._runner.settings.scope
-        if scope == "resource":
+        """Refuse changes if there is no log for them."""
+        if self._runner.settings.scope == "resource":
             return
+        resource = self._resource
         if callable(resource) or self._archive.load_record(resource)[0] is None:
             msg = (
                 "changes go into the log that a user's threads share, and there is none; leave "
@@ -170,34 +170,19 @@ class _Doors:
 
     async def recall(  # noqa: PLR0917 arguments are passed by name
         self,
-        cursor: Annotated[
-            str | None, Field(description="The id of the message to read from.")
-        ] = None,
-        thread_id: Annotated[
-            str | None,
-            Field(description="The conversation to read, an id that `threads` listed."),
-        ] = None,
-        page: Annotated[
-            int | None,
-            Field(description="1 reads on from the cursor; -1 shows the messages before it."),
-        ] = None,
-        limit: Limit = None,
-        detail: Annotated[
-            Literal["low", "high"] | None,
-            Field(description='"high" shows one message, its first part in full.'),
-        ] = None,
-        part_index: Annotated[
-            int | None, Field(ge=0, description="Only this part of the message, in full.")
-        ] = None,
-        char_offset: Annotated[
-            int | None,
-            Field(ge=0, description="Where in a long part to go on: `next_char_offset`."),
-        ] = None,
+        cursor: _Cursor = None,
+        thread_id: _InThread = None,
+        page: _Page = None,
+        limit: _Limit = None,
+        detail: _Detail = None,
+        part_index: _Number = None,
+        char_offset: _Number = None,
     ) -> dict[str, Any]:
         """Read messages of the user's conversations word for word, page by page.
 
         Start at an id that `search` or a `_range` line of the observations names, or pass a
-        `thread_id` and read from its beginning.
+        `thread_id` and read from its beginning. `part_index` shows one part of a long message,
+        from `char_offset` on.
         """
         if cursor is None and thread_id is None:
             return {"hint": "Write a `cursor` or a `thread_id`; `search` and `threads` list them."}
@@ -214,14 +199,12 @@ class _Doors:
 
     async def search(  # noqa: PLR0917 the same
         self,
-        query: Annotated[str, Field(description="Words, names or numbers to look for.")],
-        thread_id: Annotated[
-            str | None, Field(description="Look only in this conversation.")
-        ] = None,
-        before: Moment = None,
-        after: Moment = None,
-        limit: Limit = None,
-        page: Annotated[int | None, Field(ge=1)] = None,
+        query: _Query,
+        thread_id: _InThread = None,
+        before: _Moment = None,
+        after: _Moment = None,
+        limit: _Limit = None,
+        page: _Number = None,
     ) -> dict[str, Any]:
         """Find messages and observations of the user's conversations by their words."""
         return await self._ask(
@@ -236,36 +219,22 @@ class _Doors:
 
     async def threads(
         self,
-        before: Moment = None,
-        after: Moment = None,
-        limit: Limit = None,
-        page: Annotated[int | None, Field(ge=0)] = None,
+        before: _Moment = None,
+        after: _Moment = None,
+        limit: _Limit = None,
+        page: _Number = None,
     ) -> dict[str, Any]:
         """List the user's conversations with their titles and times, newest first."""
         return await self._ask(mode="threads", before=before, after=after, limit=limit, page=page)
 
-    async def remember(
-        self,
-        text: Annotated[str, Field(description='What to remember: "User lives in Ghent".')],
-        date: Annotated[
-            str | None, Field(description="The day it is about, ISO 8601; default: today.")
-        ] = None,
-    ) -> str:
-        """Add an item to what the agent remembers of the user; nothing condenses it later."""
-        await self._change(
-            lambda memory: self._updates.remember(text, date=date, state=memory.state(None))
-        )
+    async def remember(self, text: _Text, date: _Day = None) -> str:
+        """Add an observation to what the agent remembers of the user; nothing condenses it."""
+        await self._change(lambda state: self._updates.remember(text, date=date, state=state))
         return "It is remembered."
 
-    async def forget(
-        self,
-        item: Annotated[
-            str,
-            Field(description="The item's id in memory://observations, or words of it."),
-        ],
-    ) -> str:
-        """Take an item out of what the agent remembers; the messages it came from stay."""
-        await self._change(lambda memory: self._updates.forget(item, state=memory.state(None)))
+    async def forget(self, item: _Item) -> str:
+        """Take an observation out of what the agent remembers; its messages stay."""
+        await self._change(lambda state: self._updates.forget(item, state=state))
         return "It is forgotten; the messages it came from stay."
 
     async def read_observations(self) -> str:
@@ -273,60 +242,70 @@ class _Doors:
         return await self._in_thread(_write_memory)
 
     async def read_thread(self, thread_id: str) -> str:
-        """What the agent noted in one conversation."""
-        return await self._in_thread(lambda memory: _write_items(memory.state(thread_id)))
+        """What the agent observed in one conversation."""
+
+        def read(source: ArchiveSource) -> str:
+            state = source.read(thread_id)
+            if state is None:
+                msg = f"there is no thread {thread_id!r}"
+                raise SourceError(msg)
+            return _write_log(state["om"])
+
+        return await self._in_thread(read)
 
     async def _ask(self, **arguments: Any) -> dict[str, Any]:
-        def ask(memory: ArchivedMemory) -> dict[str, Any]:
-            who = Identity(_OUTSIDE, memory.resource)
-            answer: dict[str, Any] = self._answer(arguments, who, blank_record(), [], self._store)
-            return answer
+        def ask(source: ArchiveSource) -> dict[str, Any]:
+            who = Identity(_OUTSIDE, source.resource)
+            return self._answer(arguments, who, blank_record(), [], self._store)
 
         return await self._in_thread(ask)
 
-    async def _change(self, build: Callable[[ArchivedMemory], Update]) -> None:
-        await self._in_thread(lambda memory: memory.change(build(memory)))
+    async def _change(self, build: Change) -> None:
+        await self._in_thread(lambda source: source.change_log(build))
 
-    async def _in_thread(self, read: Callable[[ArchivedMemory], _T]) -> _T:
-        """Read the memory of the caller's resource beside the event loop."""
+    async def _in_thread(self, read: Callable[[ArchiveSource], _T]) -> _T:
+        """Read the memory of the caller's user beside the event loop."""
         said = self._resource
         resource = _check_resource(said() if callable(said) else said)
         try:
-            return await asyncio.to_thread(read, ArchivedMemory(self._archive, resource))
+            return await asyncio.to_thread(read, ArchiveSource(self._archive, resource))
         except ArchiveError as error:
             logger.warning("resource %r: the archive cannot be read: %s", resource, error)
-            raise self._refusal(_UNREADABLE) from None
+            msg = "The memory cannot be read at the moment; try again."
+            raise self._refusal(msg) from None
         except (ConfigurationError, SourceError) as error:
             raise self._refusal(str(error)) from error
 
 
 def _check_resource(resource: object) -> str:
-    """Return the id of a resource."""
     if isinstance(resource, str) and resource.strip():
         return resource
     msg = f"`resource_id` is {resource!r}; pass the id of the user, or a function that returns it"
     raise ConfigurationError(msg)
 
 
-def _write_memory(memory: ArchivedMemory) -> str:
-    """Write the shared log of a resource; where there is none, the logs of its newest threads."""
-    if memory.archive.load_record(str(memory.resource))[0] is not None:
-        return _write_items(memory.state(None))
-    listed = memory.archive.list_threads(resource_id=memory.resource, limit=_MOST_LOGS)
-    logs = [(own.thread.id, memory.state(own.thread.id)) for own in listed]
-    written = [f"# {thread}\n\n{_write_items(own)}" for thread, own in logs if own["om"]["log"]]
+def _write_memory(source: ArchiveSource) -> str:
+    """Write the shared log of a user; if there is none, the logs of the newest threads."""
+    log = source.read_log()
+    if log is not None:
+        return _write_log(log)
+    listed = source.archive.list_threads(resource_id=source.resource, limit=_MOST_LOGS)
+    states = [(own.thread.id, source.read(own.thread.id)) for own in listed]
+    written = [
+        f"# {thread}\n\n{_write_log(state['om'])}"
+        for thread, state in states
+        if state is not None and state["om"]["log"]
+    ]
     return "\n\n".join(written) or _NOTHING
 
 
-def _write_items(state: Mapping[str, Any]) -> str:
-    """Write the items of a log by day, each with its id, and the messages behind each group."""
+def _write_log(record: Mapping[str, Any]) -> str:
+    """Write observations by day, each with its id, and the messages behind each group."""
     lines: list[str] = []
-    day: object = None
-    items = list_items(state["om"]["log"])
+    items = list_items(record["log"])
     for at, item in enumerate(items):
-        if item.day != day:
-            day = item.day
-            lines.append(f"\n## {day}\n" if lines else f"## {day}\n")
+        if at == 0 or item.day != items[at - 1].day:
+            lines.append(f"\n## {item.day}\n" if lines else f"## {item.day}\n")
         head, *rest = item.text.strip().split("\n")
         lines += [f"{head} [{item.id}]", *rest]
         is_last = at + 1 == len(items) or items[at + 1].group["id"] != item.group["id"]

@@ -9,13 +9,13 @@
     (notes.dataset.lights || "").split(" ").filter(Boolean).map((run) => run.split("-").map(Number));
 
   const belongsTo = (place) => {
-    if (place.dataset.notes !== undefined) {
+    if (place.dataset.group !== undefined) {
       const runs = runsOf(place);
       return all("[data-at]").filter((said) =>
         runs.some(([from, to]) => from <= +said.dataset.at && +said.dataset.at <= to));
     }
     const of = place.dataset.of.split(" ");
-    return all("[data-notes]").filter((notes) => of.includes(notes.dataset.notes));
+    return all("[data-group]").filter((notes) => of.includes(notes.dataset.group));
   };
 
   const light = (place) => {
@@ -25,7 +25,7 @@
     if (others.length) [place, ...others].forEach((each) => each.classList.add("lit"));
   };
 
-  const find = (target) => target.closest && target.closest("[data-notes], [data-of]");
+  const find = (target) => target.closest && target.closest("[data-group], [data-of]");
 
   document.addEventListener("pointerover", (event) => light(find(event.target) || kept));
   document.addEventListener("focusin", (event) => light(find(event.target) || kept));
@@ -78,7 +78,7 @@
     }
     open = scrolled = [];
     const told = document.getElementById("done");
-    if (told && document.activeElement === document.body) told.focus({ preventScroll: false });
+    if (told && document.activeElement === document.body) told.focus({ preventScroll: true });
     watch();
   });
 
@@ -98,8 +98,4 @@
     if (!document.hidden && !was && watched) hear(); // what came while nobody looked
   });
   watch();
-
-  // The newest message is what people look for first, where the conversation scrolls by itself.
-  const talk = document.getElementById("conversation");
-  if (talk && !location.search && !location.hash) talk.scrollTop = talk.scrollHeight;
 })();

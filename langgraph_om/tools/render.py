@@ -1,35 +1,35 @@
-"""The pages of a memory, as templates of jinja2, and what renders them.
+"""The renderer of all HTML: jinja2 templates.
 
-`page.html` is one of its own, with `view.html` for notebooks inside; the rest is the inspector's.
 All text is escaped, and a character that no page may hold becomes a replacement character.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
 try:
-    from jinja2 import Environment, PackageLoader
+    from jinja2 import Environment, FileSystemLoader
 except ModuleNotFoundError as error:
     msg = (
-        "HTML is written by the package 'jinja2', and it is not installed; install it with "
+        "pages of memory need the package 'jinja2', which is not installed; install it with "
         "`pip install 'langgraph-om[web]'`"
     )
     raise ImportError(msg) from error
 
 from langgraph_om.core.content.text import show_key
-from langgraph_om.core.page import (
+from langgraph_om.core.record.record import log_tokens
+from langgraph_om.tools.shown import (
     count,
-    describe_room,
     diff_logs,
     name_range,
     show_item,
     split_days,
     write_moment,
 )
-from langgraph_om.core.record.record import log_tokens
 
+STATIC: Final = Path(__file__).parent / "static"
 _UNSHOWABLE: Final = dict.fromkeys(
     [*range(9), 11, 12, *range(14, 32), *range(127, 160), 65534, 65535], "�"
 )
@@ -42,16 +42,16 @@ def _clean(value: Any) -> Any:
 
 
 _TEMPLATES: Final = Environment(
-    loader=PackageLoader("langgraph_om", "templates"),
+    loader=FileSystemLoader([STATIC.parent / "templates", STATIC]),  # a notebook's view has its CSS
     autoescape=True,
     trim_blocks=True,
     lstrip_blocks=True,
     finalize=_clean,
 )
 _TEMPLATES.filters.update(
+    number="{:,}".format,
     count=count,
-    moment=write_moment,
-    room=describe_room,
+    moment=lambda at: write_moment(at.isoformat()),
     tokens=log_tokens,
     diff=lambda pair: diff_logs(pair[1], pair[0]),
     quoted=lambda text: quote(text, safe=""),

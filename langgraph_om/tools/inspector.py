@@ -1,0 +1,386 @@
+"""The inspector: pages of a LangGraph server or of FastAPI that show what an agent remembers.
+
+They work without a script, which adds what is live.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import inspect
+import re
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+
+try:
+    from starlette.applications import Starlette
+    from starlette.convertors import Convertor, register_url_convertor
+    from starlette.middleware import Middleware
+    from starlette.middleware.trustedhost import TrustedHostMiddleware
+    from starlette.requests import Request
+    from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+    from starlette.routing import Route
+except ModuleNotFoundError as error:
+    msg = (
+        f"the inspector needs the package {error.name!r}, which is not installed; install it with "
+        f"`pip install 'langgraph-om[web]'`"
+    )
+    raise ImportError(msg) from error
+
+from langgraph_om.errors import ConfigurationError, ThreadBusyError
+from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
+from langgraph_om.tools.changes import build_update
+from langgraph_om.tools.render import STATIC, render
+from langgraph_om.tools.shown import list_acts
+from langgraph_om.tools.sources import (
+    GraphSource,
+    ServerSource,
+    Thread,
+    Wanted,
+    complete,
+    list_archived,
+    sum_by_user,
+)
+from langgraph_om.tools.thread_page import read_page
+
+__all__ = ["memory_app"]
+
+_HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+        "img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+}
+_LOCAL_HOST: Final = re.compile(
+    r"(?:localhost|127(?:\.[0-9]{1,3}){3}|\[::1\])(?::[0-9]*)?", re.IGNORECASE
+)
+"""A `Host` by which a machine reaches itself. A foreign site may have pointed any other name at
+this machine, to read the pages from a browser that runs on it (DNS rebinding)."""
+_FOREIGN_HOST: Final = (
+    "These pages answer only under localhost. To serve them under another name, pass "
+    "`authorize=...`, which says who may see them, or `allowed_hosts=[...]` to `memory_app`."
+)
+_MAX_BODY: Final = 64 * 1024
+"""Bytes of a form."""
+_POLL: Final = 1.0
+"""Seconds between two looks at a thread that somebody watches."""
+_SHARE: Final = 20
+"""A look that takes long comes so many times its time later."""
+_MAX_STREAMS: Final = 100
+
+Prices = Mapping[str, Sequence[float]]
+"""Dollars for a million tokens in and out, of `agent` and of `memory`; a third number is for tokens
+that the provider had in its cache."""
+Authorize = Callable[[Request, str | None], bool | Awaitable[bool]]
+"""Given a request and the thread it is about, `None` for the list: whether it may be answered."""
+Page = Callable[[Request], Awaitable[Response]]
+
+
+def memory_app(
+    memory: ObservationalMemory,
+    *,
+    graph: Any = None,
+    client: Any = None,
+    edit: bool = False,
+    authorize: Authorize | None = None,
+    allowed_hosts: Sequence[str] | None = None,
+    limit: int = 50,
+    prices: Prices | None = None,
+) -> Starlette:
+    """Return an application with the pages `/memory` and `/memory/{thread}`: the inspector.
+
+    For `"http": {"app": "./file.py:app"}` in a server's `langgraph.json`, and for
+    `fastapi_app.mount("/", memory_app(...))`. The pages answer only under local names
+    (`localhost`, `127.0.0.1`, `[::1]`) until `authorize` or `allowed_hosts` is given. They show
+    all threads that `authorize` does not refuse.
+
+    Args:
+        memory: The agent's memory.
+        graph: The agent's compiled graph, with a checkpointer, in this process.
+        client: A LangGraph server's asynchronous client; `None` without a graph: that of the server
+            in which the application runs.
+        edit: Whether the pages let a person change what is remembered. Forms are taken only from
+            these pages themselves, as browsers say by `Sec-Fetch-Site` or `Origin`.
+        authorize: Whether a request may be answered, given the thread, or `None` for the list; sync
+            or async. `None`: each may that names an allowed host.
+        allowed_hosts: The hosts under which the pages answer, such as `"memory.example.com"`, as
+            Starlette's `TrustedHostMiddleware` takes them; `["*"]` for each. `None`: only local
+            names, and with `authorize` each host.
+        limit: How many threads a page of the list names.
+        prices: Dollars for a million tokens in and out, such as
+            `{"agent": (3, 15), "memory": (0.3, 2.5)}`; a third number is for tokens that the
+            provider had in its cache. `None`: costs are shown in tokens.
+
+    Raises:
+        ConfigurationError: When `graph` and `client` are both given, the graph has no checkpointer,
+            `allowed_hosts` is a text, or `prices` cannot be read.
+    """
+    if isinstance(allowed_hosts, str):
+        msg = f"`allowed_hosts` is {allowed_hosts!r}; pass a list of hosts"
+        raise ConfigurationError(msg)
+    if authorize is None and allowed_hosts is None:
+        authorize = _is_local
+    source = _choose_source(check_memory(memory), graph, client)
+    _check_prices(prices)
+    pages = _Pages(memory, source, authorize, edit, limit, prices or {})
+    hosts = ["*"] if allowed_hosts is None else [*allowed_hosts]
+    methods = ["GET", "POST"] if edit else ["GET"]
+    register_url_convertor("om_thread", _AnyThread())
+    return Starlette(
+        routes=[
+            Route("/memory", _telling(pages.list)),
+            Route("/memory/{thread:om_thread}", _telling(pages.thread), methods=methods),
+            Route("/memory-live/{thread:om_thread}", _telling(pages.live)),
+            Route("/memory-static/{name}", pages.static),
+        ],
+        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)],
+    )
+
+
+def _check_prices(prices: Prices | None) -> None:
+    for name, given in (prices or {}).items():
+        has_rates = isinstance(given, Sequence) and len(given) in (2, 3)
+        is_read = name in ("agent", "memory") and has_rates
+        if not is_read or not all(isinstance(each, int | float) for each in given):
+            msg = (
+                f"`prices` has {name!r}: {given!r}; pass 'agent' and 'memory' with dollars for a "
+                f"million tokens, in and out, such as (3, 15)"
+            )
+            raise ConfigurationError(msg)
+
+
+class _AnyThread(Convertor[str]):
+    """Takes any thread id from a path, also one with slashes and line breaks."""
+
+    regex = r"(?s:.*)"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+def _is_local(request: Request, thread: str | None) -> bool:
+    return _LOCAL_HOST.fullmatch(request.headers.get("host", "")) is not None
+
+
+def _choose_source(
+    memory: ObservationalMemory, graph: Any, client: Any
+) -> GraphSource | ServerSource:
+    if graph is not None and client is not None:
+        msg = "`graph` and `client` are both given; pass the one whose threads are to be shown"
+        raise ConfigurationError(msg)
+    if graph is not None and not getattr(graph, "checkpointer", None):
+        msg = "`graph` has no checkpointer, so there are no threads to show"
+        raise ConfigurationError(msg)
+    runner = runner_of(memory)
+    if graph is not None:
+        return GraphSource(graph, runner)
+    if client is None:
+        try:
+            from langgraph_sdk import get_client  # noqa: PLC0415 optional
+        except ImportError as error:
+            msg = "pass `graph`, or install the package 'langgraph-sdk' to ask a server"
+            raise ConfigurationError(msg) from error
+        client = get_client()
+    return ServerSource(client, runner)
+
+
+@dataclass
+class _Pages:
+    _memory: ObservationalMemory
+    _source: GraphSource | ServerSource
+    _authorize: Authorize | None
+    _edit: bool
+    _limit: int
+    _prices: Prices
+    _streams: int = 0
+
+    async def static(self, request: Request) -> Response:
+        found = _STATIC.get(request.path_params["name"])
+        if found is None:
+            return Response(status_code=404)
+        kind, body = found
+        headers = {"Cache-Control": "public, max-age=31536000, immutable"}
+        return Response(body, media_type=kind, headers={**_HEADERS, **headers})
+
+    async def list(self, request: Request) -> Response:
+        if not await self._may(request, None):
+            return self._forbid(request)
+        asked, archive = request.query_params, self._memory.archive
+        wanted = Wanted(asked.get("q", ""), asked.get("user", ""), asked.get("behind", ""))
+        listed = self._source.threads(wanted) if archive is None else list_archived(archive, wanted)
+        found: list[Thread] = []
+        async with aclosing(listed) as threads:
+            async for thread in threads:
+                if await self._may(request, thread.id):
+                    found.append(thread)
+                if len(found) > self._limit:
+                    break
+        shown, key = found[: self._limit], runner_of(self._memory).messages_key
+        rows = await asyncio.gather(*(complete(self._source, each, key) for each in shown))
+        kept = {name: asked[name] for name in ("q", "user") if asked.get(name)}
+        has_more = len(found) > self._limit
+        return _render(
+            request,
+            "list.html",
+            title="Memories",
+            rows=rows,
+            users=sum_by_user(rows),
+            wanted=wanted,
+            older=urlencode({**kept, "behind": shown[-1].mark}) if has_more else None,
+            newest=urlencode(kept) if wanted.behind else None,
+            has_archive=archive is not None,
+            thresholds=self._memory.thresholds,
+            prices=self._prices,
+        )
+
+    async def thread(self, request: Request) -> Response:
+        """Answer with the memory of a thread, or change it."""
+        thread = request.path_params["thread"]
+        if not await self._may(request, thread):
+            return self._forbid(request)
+        state = await self._source.state(thread)
+        if state is None:
+            return _refuse(request, f"There is no thread {thread!r}.", 404)
+        if request.method == "POST":
+            return await self._change(request, thread)
+        query = dict(request.query_params)
+        states = await self._source.history(thread) if "history" in query else None
+        shown = await asyncio.to_thread(read_page, self._memory, thread, state, states, query)
+        acts = [act for act in list_acts(shown["record"]) if act.id == query.get("done")]
+        return _render(
+            request,
+            "thread.html",
+            **shown,
+            edit=self._edit,
+            prices=self._prices,
+            has_history=states is not None,
+            done=acts[0] if acts else None,
+            is_done="done" in query,
+        )
+
+    async def _change(self, request: Request, thread: str) -> Response:
+        if not _is_from_our_page(request.headers):
+            return _refuse(request, "This form was not sent by a page of this site.", 403)
+        body = b""
+        async for part in request.stream():
+            body += part
+            if len(body) > _MAX_BODY:
+                return _refuse(request, "The form is too large.", 413)
+        form = dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
+        updates, action = self._memory.updates, form.get("action", "")
+        try:
+            act = await self._source.change(
+                thread, lambda state: build_update(updates, action, form, state)
+            )
+        except (ConfigurationError, ThreadBusyError) as error:
+            return _refuse(request, str(error), 400)
+        place = f"{quote(request.url.path)}?{urlencode({'done': act})}"
+        return RedirectResponse(place, 303, headers=_HEADERS)
+
+    async def live(self, request: Request) -> Response:
+        """Answer with an event each time that the thread changes, as long as somebody listens."""
+        thread = request.path_params["thread"]
+        if not await self._may(request, thread):
+            return Response(status_code=403)
+        if await self._source.version(thread) is None:
+            return Response(status_code=404)
+        if self._streams >= _MAX_STREAMS:
+            return Response(status_code=503)
+        kind = "text/event-stream"
+        return StreamingResponse(self._follow(thread), media_type=kind, headers=_HEADERS)
+
+    async def _follow(self, thread: str) -> AsyncGenerator[str]:
+        self._streams += 1
+        try:
+            last = await self._source.version(thread)
+            yield ": ready\n\n"
+            while last is not None:
+                begun = time.monotonic()
+                now = await self._source.version(thread)
+                pause = max(_POLL, _SHARE * (time.monotonic() - begun))
+                yield ": still here\n\n" if now == last else "event: changed\ndata: 1\n\n"
+                last = now
+                await asyncio.sleep(pause)
+        finally:
+            self._streams -= 1
+
+    async def _may(self, request: Request, thread: str | None) -> bool:
+        if self._authorize is None:
+            return True
+        allowed = self._authorize(request, thread)
+        return bool(await allowed if inspect.isawaitable(allowed) else allowed)
+
+    def _forbid(self, request: Request) -> Response:
+        is_local = self._authorize is _is_local
+        return _refuse(request, _FOREIGN_HOST if is_local else "You may not see this.", 403)
+
+
+def _is_from_our_page(headers: Mapping[str, str]) -> bool:
+    """Return whether a form was sent by a page of the same origin, and not by another site.
+
+    Browsers say so, and no page can change what they say. What says nothing is refused.
+    """
+    site = headers.get("sec-fetch-site")
+    if site is not None:
+        return site == "same-origin"
+    origin = headers.get("origin")
+    return origin is not None and urlsplit(origin).netloc == headers.get("host")
+
+
+# --- Templates and files -------------------------------------------------------------------------
+
+_KINDS: Final = {".css": "text/css", ".js": "text/javascript"}
+_STATIC: Final = {
+    file.name: (_KINDS[file.suffix], file.read_bytes())
+    for file in STATIC.iterdir()
+    if file.suffix in _KINDS
+}
+"""Type and content of each file that a page asks for, by its name."""
+_VERSION: Final = hashlib.sha256(b"".join(body for _, body in _STATIC.values())).hexdigest()[:12]
+"""Asked for with each file, which browsers then keep for good."""
+
+
+def _find_root(request: Request) -> str:
+    """Return the way from a page to where the application is, as its browser sees it.
+
+    It is relative, so it leads there behind a proxy that takes a part of the path away.
+    """
+    path, root = request.scope["path"], str(request.scope.get("root_path", ""))
+    raw = request.scope.get("raw_path") or quote(path).encode()
+    outside = root.count("/") if path.startswith(root) else 0
+    return "../" * (raw.count(b"/") - outside - 1)
+
+
+def _render(request: Request, template: str, status: int = 200, **values: Any) -> Response:
+    text = render(template, root=_find_root(request), version=_VERSION, **values)
+    return HTMLResponse(text, status, headers=_HEADERS)
+
+
+def _telling(page: Page) -> Page:
+    """Return a page that says what is configured wrongly.
+
+    A handler of the application would answer for a LangGraph server's own routes too, which are
+    added to it.
+    """
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await page(request)
+        except ConfigurationError as error:
+            return _refuse(request, f"{error}.", 503)
+
+    return answer
+
+
+def _refuse(request: Request, text: str, status: int) -> Response:
+    return _render(request, "refusal.html", status, title="That did not work", text=text)

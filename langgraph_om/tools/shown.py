@@ -1,0 +1,382 @@
+"""Words and plain values that people read of a memory, in a terminal, a notebook or a browser."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from difflib import unified_diff
+from itertools import groupby
+from typing import Any, Final
+
+from langgraph_om.core.content.dates import read_zone
+from langgraph_om.core.content.text import show_key
+from langgraph_om.core.items import LogItem, is_protected, list_items, read_head
+from langgraph_om.core.record.kept import list_pinned
+from langgraph_om.core.record.record import (
+    find_label,
+    is_shared,
+    read_closing,
+    write_log,
+    write_range,
+)
+from langgraph_om.core.wire import Group, MemoryRecord, StatusData
+
+OPERATIONS: Final = {
+    "observation": "observing messages",
+    "reflection": "condensing observations",
+    "others": "observing other threads",
+}
+
+
+def count(number: int, unit: str) -> str:
+    """Write a number with its unit: `1 chunk`, `1,200 tokens`."""
+    return f"{number:,} {unit}{'' if number == 1 else 's'}"
+
+
+def write_moment(at: str) -> str:
+    """Write an ISO time to the minute, in its own zone."""
+    return at[:16].replace("T", " ")
+
+
+# --- How full memory is --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """How close messages or observations are to their threshold."""
+
+    name: str
+    tokens: int
+    threshold: int
+    ahead: int
+    """Tokens of these messages that were already observed in the background."""
+    meaning: str
+
+    @property
+    def whole(self) -> int:
+        """Tokens that the full width of a bar stands for."""
+        return max(self.threshold, self.tokens, 1)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the threshold is exceeded."""
+        return self.tokens > self.threshold
+
+    @property
+    def words(self) -> str:
+        """Such as `1,200 of 30,000 tokens`."""
+        over = f" ({self.tokens - self.threshold:,} over the threshold)" if self.is_over else ""
+        return f"{self.tokens:,} of {count(self.threshold, 'token')}{over}"
+
+
+def list_meters(status: StatusData) -> list[Meter]:
+    """Return both meters."""
+    active = status["windows"]["active"]
+    messages, log = active["messages"], active["observations"]
+    ahead = min(messages["tokens"], status["windows"]["buffered"]["observations"]["messageTokens"])
+    raw, noted = "shown to the agent word for word", "shown to the agent before its messages"
+    return [
+        Meter("unobserved messages", messages["tokens"], messages["threshold"], ahead, raw),
+        Meter("observations", log["tokens"], log["threshold"], 0, noted),
+    ]
+
+
+_SOURCES: Final = {
+    "option": "by `max_input_tokens`",
+    "profile": "by its profile",
+    "refused": "by a prompt that its provider refused",
+}
+
+
+def describe_actor_window(status: StatusData) -> str:
+    """Return how long a prompt the Actor's model can read; empty if nobody knows."""
+    window = status.get("actorWindow")
+    if window is None:
+        return ""
+    known = f"{count(window['tokens'], 'token')}, {_SOURCES[window['source']]}"
+    if "scaledFrom" not in window:
+        return known
+    sizes = f"from {window['scaledFrom']:,} to {window['scaledTo']:,}"
+    return f"{known}; all limits are scaled down, {sizes}"
+
+
+def describe_sizes(conversation: int, shown: int) -> str:
+    """Return how much shorter than the conversation the Actor's input is."""
+    if not conversation and not shown:
+        return "no messages yet"
+    sizes = f"({count(conversation, 'token')} of conversation, {shown:,} shown)"
+    return (
+        f"{conversation / shown:.1f} to 1 {sizes}" if 0 < shown < conversation else f"none {sizes}"
+    )
+
+
+def list_background(record: MemoryRecord, status: StatusData, *, is_closed: bool) -> list[str]:
+    """Return sentences on what was done in the background, and on what is at work there."""
+    found: list[str] = []
+    chunks = status["windows"]["buffered"]["observations"]
+    if chunks["chunks"]:
+        threshold = status["windows"]["active"]["messages"]["threshold"]
+        read, written = chunks["messageTokens"], count(chunks["observationTokens"], "token")
+        found.append(
+            f"{count(chunks['chunks'], 'chunk')}: {count(read, 'token')} of messages were observed "
+            f"ahead of time, in {written}. They replace their messages when "
+            f"{count(threshold, 'token')} are unobserved."
+        )
+    ahead = record["reflection"]
+    if ahead:
+        found.append(
+            f"A reflection: {count(ahead['input_tokens'], 'token')} of observations were condensed "
+            f"ahead of time to {ahead['tokens']:,}. It replaces them when they reach their "
+            f"threshold."
+        )
+    if record["pending"]:
+        working = [OPERATIONS[name] for name in record["pending"]]
+        found.append(f"At work in the background: {' and '.join(working)}.")
+    if is_closed:
+        found.append("The memory is closed, so nothing more is done in the background.")
+    return found
+
+
+# --- What went wrong -----------------------------------------------------------------------------
+
+
+def list_trouble(record: MemoryRecord) -> Iterator[tuple[str, str]]:
+    """Yield what somebody should know who looks at a memory, each with one word for programs."""
+    trip = record.get("tripwire")
+    if trip:
+        yield "tripwire", f"The last turn ended without an answer: {trip['reason']}"
+    for name, last in record["attempts"].items():
+        # A restart of the process leaves an error, but is no failure.
+        if last.get("error") and last["failures"]:
+            times = f"{last['failures']} in a row"
+            yield "failures", f"{OPERATIONS[name].capitalize()} failed: {last['error']} ({times})"
+    usage: Iterable[Mapping[str, Any]] = record["usage"].values()
+    unread = sum(spent.get("left_out_tokens", 0) for spent in usage)
+    if unread:
+        yield "unread", f"About {unread:,} tokens inside enormous messages were not read"
+    observed = record["observed"]
+    overlooked = observed.get("overlooked", 0) if observed is not None else 0
+    if overlooked:
+        were = "was" if overlooked == 1 else "were"
+        among = f"{count(overlooked, 'message')} among observed ones"
+        yield "overlooked", f"{among} {were} not read"
+    head = record.get("head")
+    messages, observations = head.get("left_out", [0, 0]) if head else [0, 0]
+    if messages or observations:
+        oldest = f"{count(messages, 'unobserved message')} and {count(observations, 'observation')}"
+        yield "left-out", f"The last prompt had no room for the oldest {oldest}; memory keeps them"
+
+
+def list_hints(record: MemoryRecord) -> list[tuple[str, str]]:
+    """Return the hints that the log ends with, by their titles."""
+    return [
+        (name.replace("_", " ").capitalize(), text) for name, text in read_closing(record).items()
+    ]
+
+
+def list_usage(record: MemoryRecord) -> list[tuple[str, int, int, int]]:
+    """Return calls, input tokens and output tokens of memory's own models, by operation."""
+    spent: Iterable[tuple[str, Mapping[str, Any]]] = record["usage"].items()
+    return [
+        (
+            OPERATIONS[name],
+            int(used.get("calls", 0)),
+            int(used.get("input_tokens", 0)),
+            int(used.get("output_tokens", 0)),
+        )
+        for name, used in spent
+        if used
+    ]
+
+
+# --- The log -------------------------------------------------------------------------------------
+
+
+def diff_logs(before: MemoryRecord, after: MemoryRecord) -> list[str]:
+    """Return the lines that differ, each behind ` `, `-` or `+`; `@@` where some are left out."""
+    old, new = (write_log(record["log"]).split("\n") for record in (before, after))
+    lines = [*unified_diff(old, new, lineterm="", n=1)][2:]
+    return ["@@" if line.startswith("@@") else line for line in lines]
+
+
+_MARKS: Final = {
+    "🔴": ("red", "a fact, a decision, or what matters"),
+    "🟡": ("amber", "a question or a request"),
+    "🟢": ("green", "minor"),
+    "✅": ("done", "done"),
+    "📌": ("pin", "kept word for word"),
+    "": ("", "no mark"),
+}
+_BY_PERSON: Final = re.compile(r" \((?P<said>[a-z]+ by a person)\)$")
+"""How the first line of an observation ends that a person wrote."""
+_BULLET: Final = re.compile(r"^(\s*)(?:[-*+•][ \t]+(?:->[ \t]*)?|->[ \t]*)")
+
+
+@dataclass
+class Day:
+    """The observations below one heading."""
+
+    heading: str
+    groups: list[tuple[Group, list[LogItem], bool]] = field(default_factory=list)
+    """Observations by group, and whether no earlier heading has any of the group."""
+
+    @property
+    def title(self) -> str:
+        """The heading as people read it."""
+        text = self.heading.strip(" \t#*_")
+        return text.partition(":")[2].strip(" *_") or text or "Undated"
+
+
+def split_threads(
+    record: MemoryRecord, groups: Sequence[Group]
+) -> list[tuple[str | None, list[Group]]]:
+    """Return groups that have text by thread.
+
+    The thread is empty for groups of several, and `None` if the log is about one.
+    """
+    shown = [group for group in groups if group["text"]]
+    if not is_shared(record):
+        return [(None, shown)] if shown else []
+    parts = groupby(shown, key=lambda group: group["thread_id"])
+    return [(show_key(thread) if thread else "", [*own]) for thread, own in parts]
+
+
+def split_days(groups: Sequence[Group]) -> list[Day]:
+    """Return a log by its headings; groups that go on with a day stand below the same one."""
+    days: list[Day] = []
+    seen: set[str] = set()
+    for item in list_items(groups):
+        heading, group = item.span.heading.strip(), item.group
+        if not days or days[-1].heading != heading:
+            days.append(Day(heading))
+        own = days[-1].groups
+        if not own or own[-1][0] is not group:
+            own.append((group, [], group["id"] not in seen))
+            seen.add(group["id"])
+        own[-1][1].append(item)
+    return days
+
+
+def name_range(group: Group) -> str:
+    """Return the ids of the messages that a group was written from; empty for none."""
+    return write_range(group).strip("_").replace("`", "").removeprefix("range:").strip()
+
+
+@dataclass(frozen=True, slots=True)
+class ShownItem:
+    """An observation as people read it."""
+
+    kind: str
+    """The name of its mark, such as `red`; empty for none."""
+    meaning: str
+    mark: str
+    time: str
+    """Such as `09:00`; empty for none."""
+    words: str
+    badge: str
+    """Why reflections do not change it; empty for others."""
+    below: Sequence[str]
+
+
+def show_item(item: LogItem) -> ShownItem:
+    """Return an observation as people read it."""
+    head = item.head
+    kind, meaning = _MARKS.get(head.mark, _MARKS[""])
+    first, _, rest = item.words.partition("\n")
+    by_person = _BY_PERSON.search(first)
+    badge = by_person["said"] if by_person else "pinned" if is_protected(item.group) else ""
+    lines = [line for line in rest.split("\n") if line.strip()]
+    depth = min((len(line) - len(line.lstrip()) for line in lines), default=0)
+    return ShownItem(
+        kind=kind,
+        meaning=meaning,
+        mark="✓" if kind == "done" else head.mark,
+        time=head.time,
+        words=write_words(first),
+        badge=badge,
+        below=[_BULLET.sub(r"\1→ ", line[depth:]) for line in lines],
+    )
+
+
+def write_words(line: str) -> str:
+    """Return an observation's first line without bullet, mark, time and author."""
+    return _BY_PERSON.sub("", line[read_head(line).end :].lstrip("*-+• "))
+
+
+def list_values(record: MemoryRecord) -> list[tuple[str, str, str]]:
+    """Return name, text and a remark of each value beside the log that has one of these."""
+    found: list[tuple[str, str, str]] = []
+    for name, kept in record.get("extracted", {}).items():
+        error, value = kept["error"], kept["value"]
+        text = value.strip() if isinstance(value, str) else ""
+        if value and not text:
+            text = json.dumps(value, ensure_ascii=False, indent=2)
+        found.append(
+            (name, text, f"The last question for it found nothing: {error}" if error else "")
+        )
+    for message in list_pinned(record):
+        remark = "" if message["is_whole"] else "Shown in part: no room"
+        found.append((f"pinned message {message['id']}", message["text"], remark))
+    return [value for value in found if value[1] or value[2]]
+
+
+# --- What a person changed -----------------------------------------------------------------------
+
+
+_MOST_ACTS: Final = 20
+_ACTS: Final = {
+    "remember": "Remembered",
+    "forget": "Forgot",
+    "correct": "Corrected",
+    "pin": "Pinned",
+    "unpin": "Unpinned",
+    "undo": "Took back",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ShownAct:
+    """A change that a person made."""
+
+    id: str
+    done: str
+    """Such as `Corrected`."""
+    at: datetime
+    is_undone: bool
+    before: str
+    after: str
+
+    @property
+    def words(self) -> str:
+        """The observation before the change and after it."""
+        return " → ".join(dict.fromkeys(filter(None, (self.before, self.after))))
+
+
+def list_acts(record: MemoryRecord) -> list[ShownAct]:
+    """Return what a person changed, newest first, at the user's time."""
+    zone = read_zone(record.get("timezone", "UTC"))
+    return [
+        ShownAct(
+            id=act["id"],
+            done=_ACTS[act["action"]],
+            at=datetime.fromisoformat(act["at"]).astimezone(zone),
+            is_undone=act["undone"],
+            before=_write_act_group(act["before"]),
+            after=_write_act_group(act["after"]),
+        )
+        for act in reversed(record.get("steered", [])[-_MOST_ACTS:])
+    ]
+
+
+def _write_act_group(group: Group | None) -> str:
+    items = list_items([group]) if group is not None else []
+    return write_words(items[0].words.split("\n")[0]) if items else ""
+
+
+def write_title(record: MemoryRecord) -> str:
+    """Return what a memory is of: the thread's title or id, or the user."""
+    named = find_label(record) or record["thread_id"] or record["resource_id"]
+    return f"Memory of {show_key(named) if named else 'a thread'}"

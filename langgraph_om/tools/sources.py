@@ -1,0 +1,478 @@
+"""Places that have memories, for the command line and the inspector.
+
+A graph with a checkpointer, a LangGraph server, an archive, or a file of JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from operator import add
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol
+
+from langgraph.pregel.remote import RemoteGraph
+
+from langgraph_om.archive import SQLAlchemyArchive
+from langgraph_om.core.content.dates import read_zone
+from langgraph_om.core.record.fold import check_record, fold
+from langgraph_om.core.record.record import (
+    TITLE,
+    blank_record,
+    complete_record,
+    find_label,
+    log_tokens,
+)
+from langgraph_om.core.record.sharing import complete_log, to_record, write_act
+from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.errors import ConfigurationError, SourceError
+from langgraph_om.models.retries import status_of
+from langgraph_om.runtime.acting import GraphThread, Update
+from langgraph_om.runtime.flows import afulfil
+from langgraph_om.runtime.runner import StepRunner
+from langgraph_om.runtime.state import values_of
+from langgraph_om.tools.shown import list_usage
+
+LISTED: Final = 200
+"""Threads that are listed at most if there is no archive, which alone can page through all."""
+_LOOKED_AT: Final = 20_000
+"""Checkpoints that are looked through for these."""
+_UNKNOWN: Final = (404, 422)
+"""A server's answers about a thread that it does not have, or whose id it cannot have."""
+
+Change = Callable[[Any], Update]
+"""Builds an update of `om` for a state."""
+
+
+class Figures(NamedTuple):
+    """The size of a thread and its memory as of its last step, and what memory's models took."""
+
+    message_tokens: int = 0
+    """Of unobserved messages."""
+    log_tokens: int = 0
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """A thread as a list shows it."""
+
+    id: str
+    title: str | None = None
+    user: str | None = None
+    updated: datetime | None = None
+    messages: int | None = None
+    figures: Figures | None = None
+    mark: str = ""
+    """Its place in the list, behind which the next page begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which threads a list shows."""
+
+    text: str = ""
+    """In the title, the id or the user, in any case."""
+    user: str = ""
+    behind: str = ""
+    """The mark of the thread behind which the list begins; empty for its beginning."""
+
+    def fits(self, thread: Thread) -> bool:
+        """Return whether a thread is one of them."""
+        said = "\n".join(filter(None, (thread.title, thread.id, thread.user)))
+        return self.user in ("", thread.user) and self.text.casefold() in said.casefold()
+
+
+class Source(Protocol):
+    """Reads the memories of threads, and changes them where it can."""
+
+    def threads(self, wanted: Wanted) -> AsyncGenerator[Thread]:
+        """Yield threads, newest first."""
+
+    async def state(self, thread: str) -> Any:
+        """Return a thread's newest state; `None` if there is no such thread."""
+
+    async def history(self, thread: str) -> Any:
+        """Return its states, newest first."""
+
+    async def change(self, thread: str, build: Change) -> str:
+        """Write an update of `om`, and return the id of the act.
+
+        Raises:
+            SourceError: When this source cannot be written to.
+        """
+
+
+class GraphSource(Source):
+    """The threads of a compiled graph with a checkpointer."""
+
+    def __init__(self, graph: Any, runner: StepRunner, wait: float = 5.0) -> None:
+        """Read a graph; a change waits so many seconds for a run of its thread."""
+        self._graph, self._runner, self._wait = graph, runner, wait
+
+    async def threads(self, wanted: Wanted) -> AsyncGenerator[Thread]:
+        begin = read_number(wanted.behind) or 0
+        # In one go, as some checkpointers answer nothing else while they list.
+        found = await asyncio.to_thread(_list_newest, self._graph.checkpointer)
+        for number, thread in enumerate(found[begin:], begin + 1):
+            state = await asyncio.to_thread(self._graph.get_state, config_of(thread.id))
+            listed = fill(replace(thread, mark=str(number)), state, self._runner.messages_key)
+            if wanted.fits(listed):
+                yield listed
+
+    async def state(self, thread: str) -> Any:
+        found = await asyncio.to_thread(self._graph.get_state, config_of(thread))
+        return found if found.created_at else None
+
+    async def history(self, thread: str) -> Any:
+        config = config_of(thread)
+        return await asyncio.to_thread(lambda: list(self._graph.get_state_history(config)))
+
+    async def version(self, thread: str) -> str | None:
+        """Return what changes when the thread does; `None` if there is no such thread."""
+        found = await asyncio.to_thread(self._graph.checkpointer.get_tuple, config_of(thread))
+        return None if found is None else str(found.config["configurable"]["checkpoint_id"])
+
+    async def change(self, thread: str, build: Change) -> str:
+        place = GraphThread(self._runner, self._graph, config_of(thread), wait=self._wait)
+        return await afulfil(place.act(build))
+
+
+def _list_newest(saver: Any) -> list[Thread]:
+    """Return the threads of a checkpointer, the newest first.
+
+    Databases list the newest checkpoint first; the checkpointer in memory goes thread by thread.
+    """
+    found: dict[str, tuple[str, Thread]] = {}
+    is_sorted, before = True, ""
+    for number, entry in enumerate(saver.list(None)):
+        own = entry.config["configurable"]
+        is_sorted = is_sorted and (not before or own["checkpoint_id"] <= before)
+        before, name = own["checkpoint_id"], str(own["thread_id"])
+        if number == _LOOKED_AT:
+            break
+        if name not in found and not own.get("checkpoint_ns"):
+            if is_sorted and len(found) == LISTED:
+                break
+            found[name] = before, Thread(name, updated=read_time(entry.checkpoint.get("ts")))
+    newest = sorted(found.values(), key=lambda each: each[0], reverse=True)
+    return [thread for _, thread in newest][:LISTED]
+
+
+class ServerSource(Source):
+    """The threads of a LangGraph server, by its SDK's asynchronous client."""
+
+    def __init__(self, client: Any, runner: StepRunner) -> None:
+        """Read a server."""
+        self._client, self._runner = client, runner
+
+    @property
+    def _threads(self) -> Any:
+        transport = getattr(getattr(self._client, "http", None), "client", None)
+        if getattr(getattr(transport, "_transport", None), "app", self) is None:
+            msg = (
+                "there is no LangGraph server in this process; pass `graph=...`, the agent's "
+                "compiled graph with its checkpointer, or `client=...`, a server's async client"
+            )
+            raise ConfigurationError(msg)
+        return self._client.threads
+
+    async def threads(self, wanted: Wanted) -> AsyncGenerator[Thread]:
+        begin = read_number(wanted.behind) or 0
+        # The titles of `find_label`, so that not every state has to be read.
+        asked = {
+            "title": "values.om.thread_title",
+            "words": "values.om.title.words",
+            "user": "values.om.resource_id",
+        }
+        found = await self._threads.search(
+            limit=LISTED, sort_by="updated_at", sort_order="desc", extract=asked
+        )
+        for number, own in enumerate(found[begin:], begin + 1):
+            told: Mapping[str, Any] = own.get("extracted") or {}
+            title, user = told.get("title") or told.get("words"), told.get("user")
+            listed = Thread(
+                id=str(own["thread_id"]),
+                title=title if isinstance(title, str) else None,
+                user=user if isinstance(user, str) else None,
+                updated=read_time(own.get("updated_at")),
+                mark=str(number),
+            )
+            if wanted.fits(listed):
+                yield listed
+
+    async def state(self, thread: str) -> Any:
+        return await self._ask(self._threads.get_state, thread)
+
+    async def history(self, thread: str) -> Any:
+        return await self._threads.get_history(thread, limit=1000)
+
+    async def version(self, thread: str) -> str | None:
+        """Return what changes when the thread does; `None` if there is no such thread."""
+        found = await self._ask(self._threads.get, thread)
+        return None if found is None else f"{found.get('updated_at')} {found.get('status')}"
+
+    async def change(self, thread: str, build: Change) -> str:
+        graph = RemoteGraph("memory", client=self._client)  # the server knows which graph it is of
+        return await afulfil(GraphThread(self._runner, graph, config_of(thread), wait=5).act(build))
+
+    async def _ask(self, ask: Callable[[str], Any], thread: str) -> Any:
+        try:
+            return await ask(thread)
+        except Exception as error:
+            if status_of(error) in _UNKNOWN:
+                return None
+            raise
+
+
+@dataclass
+class FileSource(Source):
+    """A file of JSON: a record, or a state that holds one as `om`."""
+
+    path: Path
+
+    def _read(self) -> tuple[dict[str, Any], Mapping[str, Any]]:
+        """Return what the file holds, and the state in it."""
+        try:
+            stored = json.loads(self.path.read_text(encoding="utf-8"))
+            values = values_of(stored, "messages")
+            state = values if "om" in values else {"om": values, "messages": []}
+            check_record(complete_record(state["om"]))
+        except (OSError, TypeError, AttributeError, ValueError, ConfigurationError) as error:
+            msg = f"{self.path} cannot be read as the JSON of a record or a state: {error}"
+            raise SourceError(msg) from error
+        return stored, state
+
+    async def threads(self, wanted: Wanted) -> AsyncGenerator[Thread]:
+        state = self._read()[1]
+        listed = fill(Thread(complete_record(state["om"])["thread_id"]), state, "messages")
+        if wanted.fits(listed):
+            yield listed
+
+    async def state(self, thread: str) -> Any:
+        return self._read()[1]
+
+    async def history(self, thread: str) -> Any:
+        return [{"values": self._read()[1], "created_at": None}]
+
+    async def change(self, thread: str, build: Change) -> str:
+        stored, state = self._read()
+        update = build(state)
+        values = values_of(stored, "messages")
+        if "om" in values:
+            values["om"] = fold(values["om"], [update])
+        else:
+            stored = dict(fold(values, [update]))
+        text = json.dumps(stored, ensure_ascii=False, indent=2)
+        self.path.write_text(f"{text}\n", encoding="utf-8")
+        return str(update[0]["id"])
+
+
+# --- The memory in an archive --------------------------------------------------------------------
+
+_MAX_COMMITS: Final = 20
+_NO_RESOURCE: Final = "say which memory is meant: add --resource ID, or --thread ID"
+_GROUP: Final[Mapping[str, Any]] = {
+    "kind": "observation",
+    "ranges": [],
+    "thread_id": None,
+    "text": "",
+    "tokens": 0,
+    "observed_at": "",
+}
+
+
+@dataclass
+class ArchiveSource(Source):
+    """The memory that an archive keeps: the shared log of a user, and observations by thread."""
+
+    archive: SQLAlchemyArchive
+    resource: str | None = None
+    """The user; other users' threads do not exist for it. `None`: any thread is read, no log."""
+
+    async def threads(self, wanted: Wanted) -> AsyncGenerator[Thread]:
+        if self.resource is None:
+            raise SourceError(_NO_RESOURCE)
+        async for thread in list_archived(self.archive, replace(wanted, user=self.resource)):
+            yield thread
+
+    async def state(self, thread: str) -> Any:
+        return await asyncio.to_thread(self.read, thread)
+
+    def read(self, thread: str) -> Mapping[str, Any] | None:
+        """Return the state of a thread as far as the archive has it; the shared log for ""."""
+        if not thread:
+            log = self.read_log()
+            if log is None:
+                msg = (
+                    f"the archive has no shared log for {self.resource!r}; pass --thread ID to "
+                    f"read the observations of one thread"
+                )
+                raise SourceError(msg)
+            return {"om": log, "messages": []}
+        known = self.archive.thread(thread)
+        if known is None or self.resource not in (None, known.resource_id):
+            return None
+        groups = self.archive.groups(thread_id=thread, limit=1000, in_log=True)
+        messages = self.archive.messages(thread, limit=1000, newest_first=True)
+        record: dict[str, Any] = {
+            **blank_record(),
+            "id": f"archive-{thread}",
+            "thread_id": thread,
+            TITLE: known.title,
+            "resource_id": known.resource_id,
+            "log": [{**_GROUP, **group} for group in reversed(groups)],
+        }
+        return {"om": record, "messages": [own.message for own in messages]}
+
+    def read_log(self) -> Mapping[str, Any] | None:
+        """Return the log that the user's threads share; `None` if there is none."""
+        if not self.resource:
+            raise SourceError(_NO_RESOURCE)
+        stored, revision = self.archive.load_record(self.resource)
+        return None if stored is None else to_record(stored, self.resource, revision)
+
+    async def history(self, thread: str) -> Any:
+        if thread or not self.resource:
+            return [{"values": self.read(thread), "created_at": None}]
+        states = []
+        for entry in self.archive.record_history(self.resource, limit=1000):
+            record = to_record(entry["record"], self.resource, entry["revision"])
+            values = {"om": {**record, "id": self.resource}, "messages": []}
+            states.append({"values": values, "created_at": str(entry["committed_at"])})
+        return states
+
+    async def change(self, thread: str, build: Change) -> str:
+        if thread:
+            msg = (
+                "an archive keeps what a thread once observed and is not its memory; name the "
+                "checkpointer, or with a shared log `--resource ID`"
+            )
+            raise SourceError(msg)
+        return await asyncio.to_thread(self.change_log, build)
+
+    def change_log(self, build: Change) -> str:
+        """Write a person's change into the shared log, whatever that is by then."""
+        update = build(self.read(""))
+        if any(event["type"] != "steered" for event in update):
+            msg = "this changes one thread; name its checkpointer or server, and add `--thread ID`"
+            raise SourceError(msg)
+        resource = str(self.resource)
+        for _ in range(_MAX_COMMITS):
+            stored, revision = self.archive.load_record(resource)
+            log = complete_log(stored)
+            for event in update:
+                log = write_act(log, event)  # type: ignore[arg-type]
+            now = datetime.now(UTC)
+            if self.archive.commit_record(resource, dict(log), expected=revision, now=now):
+                return str(update[0]["id"])
+        msg = f"the shared log of {resource!r} keeps changing; try again"
+        raise SourceError(msg)
+
+
+async def list_archived(archive: SQLAlchemyArchive, wanted: Wanted) -> AsyncGenerator[Thread]:
+    """Yield the threads that an archive has, newest first, page by page."""
+    at, _, name = wanted.behind.partition("~")
+    micros = read_number(at)
+    behind = None if micros is None or not name else (_from_micros(micros), name)
+    while True:
+        found = await asyncio.to_thread(
+            archive.list_threads,
+            text=wanted.text,
+            resource_id=wanted.user or None,
+            limit=LISTED,
+            behind=behind,
+        )
+        for own in found:
+            kept = own.thread
+            behind = kept.updated, kept.id
+            mark = f"{(kept.updated - _EPOCH) // _MICRO}~{kept.id}"
+            user = kept.resource_id
+            yield Thread(kept.id, kept.title, user, kept.updated, own.messages, mark=mark)
+        if len(found) < LISTED:
+            return
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICRO: Final = timedelta(microseconds=1)
+_LONGEST_NUMBER: Final = 17
+"""Digits of a number in a query: microseconds since 1970, up to the year 5138."""
+
+
+def _from_micros(micros: int) -> datetime:
+    return _EPOCH + micros * _MICRO
+
+
+# --- What is told of a thread in a list ----------------------------------------------------------
+
+
+def config_of(thread: str) -> Any:
+    """Return the configuration that names a thread."""
+    return {"configurable": {"thread_id": thread}}
+
+
+def read_number(text: str) -> int | None:
+    """Return a number of a query; `None` if it is none."""
+    return int(text) if text.isdecimal() and len(text) <= _LONGEST_NUMBER else None
+
+
+def read_time(text: object) -> datetime | None:
+    """Return the time of a checkpoint or of a server's thread; `None` if there is none."""
+    try:
+        at = datetime.fromisoformat(text) if isinstance(text, str) else text
+    except ValueError:
+        return None
+    if not isinstance(at, datetime):
+        return None
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+
+
+async def complete(source: Source, thread: Thread, messages_key: str) -> Thread:
+    """Return a listed thread with all that its state tells."""
+    if thread.figures is not None:
+        return thread
+    return fill(thread, await source.state(thread.id), messages_key)
+
+
+def fill(thread: Thread, state: Any, messages_key: str) -> Thread:
+    """Return a listed thread with what its state tells; as it is if there is none."""
+    values = values_of(state, messages_key)
+    if not isinstance(values, Mapping):
+        return thread
+    record = complete_record(values.get("om") or {})
+    said = values.get(messages_key)
+    messages = len(said) if isinstance(said, list) else None
+    zone = read_zone(record.get("timezone", "UTC"))
+    return replace(
+        thread,
+        title=thread.title or find_label(record),
+        user=thread.user or record["resource_id"],
+        updated=thread.updated and thread.updated.astimezone(zone),
+        messages=messages if thread.messages is None else thread.messages,
+        figures=read_figures(record),
+    )
+
+
+def read_figures(record: MemoryRecord) -> Figures:
+    """Return how large a memory is and what it took, from its record alone."""
+    counts = record["token_cache"]["counts"].values()
+    usage = [numbers for _, *numbers in list_usage(record)]
+    calls, tokens_in, tokens_out = map(sum, zip(*usage, strict=True)) if usage else (0, 0, 0)
+    return Figures(
+        sum(int(each[1]) for each in counts), log_tokens(record), calls, tokens_in, tokens_out
+    )
+
+
+def sum_by_user(threads: Iterable[Thread]) -> dict[str, tuple[int, Figures]]:
+    """Return each user's number of threads and their sums, the most tokens first."""
+    found: dict[str, tuple[int, Figures]] = {}
+    for thread in threads:
+        if thread.user and thread.figures is not None:
+            number, total = found.get(thread.user, (0, Figures()))
+            found[thread.user] = number + 1, Figures(*map(add, total, thread.figures))
+    return dict(sorted(found.items(), key=lambda each: -each[1][1].tokens_in))
