@@ -34,7 +34,8 @@ SLOW = (
         f"integration/test_{name}.py"
         for name in (
             *("actors_own_model", "archive_outage", "attachments", "background", "bound_reasoning"),
-            *("images_of_the_actor", "neighbours", "overflow", "refusals", "show_state", "wire"),
+            *("images_of_the_actor", "neighbours", "overflow", "refusals", "show_state"),
+            *("small_memory_models", "wire"),
         )
     ),
 )

@@ -29,7 +29,6 @@ from support.evaluation import (
     ROOT,
     SMALL,
     Evaluation,
-    Judged,
     Row,
 )
 
@@ -124,15 +123,6 @@ def test_nothing_gives_an_answer_away(recorder: Recorder, evaluation: Evaluation
         assert not re.search(r"_abs|answer_\d|filler_|has_answer", whole)
 
 
-def test_memory_lives_at_the_time_of_the_conversation(
-    recorder: Recorder, evaluation: Evaluation
-) -> None:
-    options = ("--only-category", "knowledge-update", "--message-tokens", 60)
-    evaluation.figures(LONGMEMEVAL, *options)
-    observed = recorder.prompts[-1][0].text
-    assert "Date: Sep 26, 2024 (5 days ago)" in observed
-
-
 # --- Going on ------------------------------------------------------------------------------------
 
 
@@ -188,24 +178,6 @@ def test_a_failed_question_counts_as_wrong_and_is_tried_again(
     again = evaluation.figures(LONGMEMEVAL, "--memory", "full")
     assert set(again["errors"].values()) == {0}
     assert again["scores"]["judge offline"]["categories"]["single-session-user"]["score"] == 1
-
-
-# --- A judge -------------------------------------------------------------------------------------
-
-
-def test_a_model_judges_longmemeval(evaluation: Evaluation, judged: Judged) -> None:
-    asked = judged(lambda text: "Yes." if "ready" in text else "no")
-    options = ("--memory", "full", "--judge", "openai/gpt-6-sol", "--price", "openai/gpt-6-sol=1,1")
-    found = evaluation.figures(LONGMEMEVAL, *options)
-    assert len(asked) == 7
-    table = found["scores"]["judge openai/gpt-6-sol"]["categories"]
-    assert [name for name, row in table.items() if row["score"]] == ["temporal-reasoning"]
-    judge = next(row for row in found["tokens"]["rows"] if row["part"] == "judge")
-    assert (judge["calls"], judge["model"]) == (7, "openai/gpt-6-sol")
-    assert judge["input"] > judge["output"] > 0
-    assert judge["cost"] is not None
-    assert found["tokens"]["cost"] is None, "the Actor has no price"
-    assert not any("not the benchmark's score" in caveat for caveat in found["caveats"])
 
 
 # --- The rules -----------------------------------------------------------------------------------

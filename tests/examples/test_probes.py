@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 import probes
 import pytest
-from evaluation.files import ANSWER, QUESTION
 from evaluation.formats import PROBES, Conversation, Question
 from evaluation.probing import make_conversation
 from evaluation.transcripts import Transcript, read_transcript
@@ -34,19 +32,6 @@ def asked(session: Transcript) -> Conversation:
 
 def of_kind(conversation: Conversation, kind: str) -> list[Question]:
     return [question for question in conversation.questions if question.category == kind]
-
-
-# --- Reading -------------------------------------------------------------------------------------
-
-
-def test_a_session_is_read_as_the_main_agent_had_it(session: Transcript) -> None:
-    assert session.id == "5b1f7a52-0000-4000-8000-0000000000aa"
-    whole = "\n".join(f"{each.text}\n{each.result}" for each in session.entries)
-    assert "SECRET THOUGHT" not in whole
-    assert "SIDECHAIN WORDS" not in whole
-    assert "sidechain failure" not in whole
-    assert [each.who for each in session.entries[:3]] == ["user", "agent", "tool"]
-    assert session.entries[0].at == datetime(2026, 3, 2, 9, tzinfo=UTC)
 
 
 # --- Keys ----------------------------------------------------------------------------------------
@@ -107,19 +92,3 @@ def test_all_arms_are_asked_at_the_same_room(probing: Evaluation) -> None:
     assert max(held.values()) <= 1500
     rules = found["arms"]["observational"]["scores"]["keys"]["categories"]["rules"]["score"]
     assert rules > found["arms"]["trim"]["scores"]["keys"]["categories"]["rules"]["score"]
-
-
-def test_a_person_can_answer_in_files(probing: Evaluation) -> None:
-    folder = probing.folder / "answers"
-    options = (*SMALL, "--arms", "full", "--only-category", "next", "--answers", folder)
-    code, _, errors = probing.run(*options)
-    assert code == 3
-    assert "waiting for 1 answer" in errors
-    (question,) = folder.glob(f"*{QUESTION}")
-    assert "What is next?" in question.read_text("utf-8")
-    answer = question.with_name(question.name.replace(QUESTION, ANSWER))
-    answer.write_text("Write docs/forecast.md", "utf-8")
-    found = probing.figures(*options)
-    table = found["arms"]["full"]["scores"]["keys"]["categories"]
-    assert table["next"]["score"] == pytest.approx(1 / 3)
-    assert not any("no model's score" in text for text in found["arms"]["full"]["caveats"])

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import shift
@@ -12,30 +10,15 @@ from evaluation import shifts
 from evaluation.player import Player
 from evaluation.shifts import (
     FACTS,
-    RULES,
-    SIGN_OFF,
-    SIMULATORS,
     Call,
-    Shift,
-    build_shift,
-    grade,
 )
 from evaluation.working import LABEL
-from evaluation.world import World
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
 from support.evaluation import ROOT, Evaluation
 
 SMALL = ("--tasks", 8, "--prompt-tokens", 4000)
 WORKER = ROOT / "tests" / "data" / "shift" / "simulators.py"
-TRAVEL = SIMULATORS["travel"]
 ARMS = ["full", "trim", "summary", "deepagents", "observational", "observational+recall"]
-
-
-@pytest.fixture(scope="module")
-def day() -> Shift:
-    with World([sys.executable, str(WORKER)]) as simulators:
-        return build_shift(simulators, TRAVEL, 12)
 
 
 @pytest.fixture
@@ -52,54 +35,6 @@ def shifting(
 
 def call(name: str, **arguments: object) -> Call:
     return {"name": name, "arguments": arguments}
-
-
-APPROVED, LOOKED = call("ask_approval", call="book_flight"), call("travel_get_login_status")
-
-
-@pytest.mark.parametrize(
-    ("at", "calls", "answer", "broken"),
-    [
-        (5, [LOOKED, APPROVED, call("book_flight", reference="NT-2207")], SIGN_OFF, {}),
-        (5, [LOOKED, call("book_flight", reference="NT-2207")], SIGN_OFF, {"approval"}),
-        (5, [APPROVED, call("book_flight", reference="NT-2207")], SIGN_OFF, {"order"}),
-        (5, [LOOKED, APPROVED, call("book_flight")], SIGN_OFF, {"argument"}),
-        (5, [call("cancel_booking", booking_id="B1")], SIGN_OFF, {"forbidden"}),
-        (5, [call("hand_over", call="cancel_booking")], "Done.", {"format"}),
-        (6, [LOOKED, APPROVED, call("book_flight", reference="NT-2207")], SIGN_OFF, {"approval"}),
-        (7, [LOOKED, call("book_flight", reference="NT-3310")], SIGN_OFF, {}),
-        (7, [LOOKED, call("book_flight", reference="NT-2207")], SIGN_OFF, {"argument"}),
-        (1, [APPROVED, call("book_flight")], "Done.", {}),
-    ],
-)
-def test_rules_are_checked_in_calls_and_in_the_answer(
-    at: int, calls: list[Call], answer: str, broken: set[str], day: Shift
-) -> None:
-    came = grade(day, day.tasks[at - 1], calls, answer, [])
-    assert {rule for rule, times in came.broken.items() if times} == set(broken)
-    assert set(came.broken) == set(came.opportunities) == set(RULES)
-
-
-# --- The player ----------------------------------------------------------------------------------
-
-
-def ask(day: Shift, at: int, *messages: Any, looks_up: str = "", part: int = 1) -> AIMessage:
-    """Return what the player does first in a part, after these messages."""
-    plays = Player(day, looks_up)
-    task = day.tasks[at - 1]
-    for each in task.parts[:part]:
-        plays.start(task, each)
-    return plays.reply([*messages, HumanMessage(task.parts[part - 1].text)])
-
-
-def test_the_player_follows_a_rule_that_its_prompt_tells(day: Shift) -> None:
-    price = ToolMessage("Price: 731", tool_call_id="1", name="get_flight_cost")
-    told = "Always call travel_get_login_status in the same task before book_flight."
-    called = AIMessage("", tool_calls=[{"name": "get_flight_cost", "args": {}, "id": "1"}])
-    before = [HumanMessage("x"), called, price]
-    assert ask(day, 5, *before, part=2).tool_calls[0]["name"] == "book_flight"
-    rules = SystemMessage(told)
-    assert ask(day, 5, rules, *before, part=2).tool_calls[0]["name"] == LOOKED["name"]
 
 
 # --- Whole runs ----------------------------------------------------------------------------------
@@ -154,24 +89,6 @@ def test_a_run_goes_on_behind_the_last_task(
         row = found["rooms"]["4000"]["observational+recall"]
         del row["actor"], row["memory"], row["spent"]["observer"], row["spent"]["actor"]["input"]
     assert again == whole
-
-
-def test_a_part_that_dies_leaves_the_conversation_as_it_was(
-    shifting: Evaluation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    reply = Player.reply
-
-    def fail(self: Player, prompt: Any) -> AIMessage:
-        if self.part and (self.part.task, self.part.number) == (2, 2):
-            msg = "no answer"
-            raise ValueError(msg)
-        return reply(self, prompt)
-
-    monkeypatch.setattr(Player, "reply", fail)
-    found = shifting.figures(*SMALL, "--arms", "full")
-    (arms,) = found["rooms"].values()
-    assert arms["full"]["died"] == ["ValueError: no answer"]
-    assert arms["full"]["wrong tasks"] == {"travel": [2]}
 
 
 def test_a_person_plays_through_files(shifting: Evaluation) -> None:

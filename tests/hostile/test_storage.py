@@ -242,17 +242,6 @@ def test_ids_that_are_nearly_the_same_name_different_messages_and_threads(
         assert archive.messages(name, limit=9) == []
 
 
-def test_observations_with_any_text_are_archived(archive: SQLAlchemyArchive) -> None:
-    group = {"id": "g\x00\ud83d", "text": "\x00\ud83d" * 9, "observed_at": "\x00", "ranges": []}
-    archive.delete_thread("groups")
-    archive.append(
-        "groups", None, [("m", HumanMessage("Hello", id="m"), True)], after=None, now=NOW
-    )
-    assert archive.add_groups("groups", None, [group], NOW) == [group["id"]]
-    assert archive.groups(thread_id="groups") == [group]
-    archive.delete_thread("groups")
-
-
 @pytest.mark.parametrize("name", ODD_IDS)
 def test_a_message_with_an_odd_id_is_archived_and_never_evicted(
     archive: SQLAlchemyArchive, name: str
@@ -274,14 +263,3 @@ def test_a_message_with_an_odd_id_is_archived_and_never_evicted(
     assert [each.message.text for each in kept] == [LONG] * 31
     assert joined(str(kept[5].message.id)) == joined(odd)
     archive.delete_thread("odd")
-
-
-@pytest.mark.parametrize(
-    ("artifact", "kept"), [((1, (2,)), [1, [2]]), ({1: 2}, {"1": 2}), ({1}, None), ("x", "x")]
-)
-def test_an_artifact_is_archived_as_near_as_json_comes(artifact: Any, kept: object) -> None:
-    messages = talk(artifact)["artifact"]
-    with closing(SQLAlchemyArchive("sqlite:///:memory:")) as archive:
-        remembering(scripted(), archive=archive).step(None, messages, thread_id="t")
-        found = archive.messages("t", limit=9, visible_only=False)
-    assert [each.message.artifact for each in found if each.key == "odd"] == [kept]

@@ -23,15 +23,13 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
-from langgraph_om import ConfigurationError, EstimatingCounter
+from langgraph_om import ConfigurationError
 from langgraph_om.core.content.message_keys import CONTINUATION_ID
 from support.agents import (
     MIDDLEWARE,
     SYSTEM,
     Agent,
-    DeltaState,
     Part,
-    PlainState,
     actor,
     bare_agent,
     make_agent,
@@ -94,24 +92,6 @@ def test_log_is_reflected_again_and_again(conversation: Conversation) -> None:
         of_kind(conversation.turns[-1].parts, "status")[-1]["generationCount"]
         == (conversation.state["om"]["generation"])
     )
-
-
-def test_prompt_stays_small_while_the_thread_grows(conversation: Conversation) -> None:
-    counter = EstimatingCounter()
-    sizes = [
-        max(sum(map(counter.count_message, prompt)) for prompt in seen.prompts)
-        for seen in conversation.turns
-    ]
-    whole = sum(map(counter.count_message, conversation.state["messages"]))
-    assert max(sizes[30:]) < 1.25 * max(sizes[:30])
-    assert max(sizes) < whole / 3
-
-
-def test_reminder_stands_exactly_where_a_log_is(conversation: Conversation) -> None:
-    for prompt in conversation.agent.prompts():
-        has_log = "<observations>" in prompt[0].text
-        assert [m.id for m in prompt[1:]].count(CONTINUATION_ID) == has_log
-        assert not has_log or prompt[1].id == CONTINUATION_ID
 
 
 def test_thread_is_the_same_as_without_memory(conversation: Conversation) -> None:
@@ -196,21 +176,6 @@ def test_switched_off_it_is_as_if_it_were_not_there(
     assert uncovered(again.memory, state) == []
     assert len(again.prompts()[-1]) < 20
     assert state["om"]["cursor"] != before["cursor"]
-
-
-@pytest.mark.parametrize(("door", "schema"), [("plain", PlainState), ("agent", DeltaState)])
-def test_graph_without_memory_on_the_same_thread(door: str, schema: Any) -> None:
-    saver = InMemorySaver()
-    first = make_agent(door, saver)
-    talk(first.graph, CONFIG, turns(12))
-    bare = bare_agent(saver, schema=schema)
-    for message in turns(4, start=12):
-        bare.invoke({"messages": [message]}, CONFIG)
-    assert len(values(bare, CONFIG)["messages"]) == 32
-    again = make_agent(door, saver)
-    say(again.graph, CONFIG, turn(16))
-    assert len(values(again.graph, CONFIG)["messages"]) == 34
-    assert uncovered(again.memory, values(again.graph, CONFIG)) == []
 
 
 @pytest.mark.parametrize("door", [*CHANNELS, "middleware"])
@@ -392,18 +357,6 @@ def test_edited_observed_message_is_shown_and_observed_again(
     assert edited.text not in [m.text for m in agent.prompts()[-1]]
     log = "".join(group["text"] for group in record_of(agent.graph, CONFIG)["log"])
     assert log.index("moved to Ghent") > log.index(f"trip number {key[1:]}")
-
-
-def test_edited_observed_answer_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    agent = talked("agent", 13)
-    edited = AIMessage("[left out]", id="h0-answer")
-    agent.graph.update_state(CONFIG, {"messages": [edited]}, as_node="agent")
-    before = agent.asked("observer")
-    talk(agent.graph, CONFIG, turns(2, start=20))
-    (warning,) = [line for line in caplog.messages if "edited after they were observed" in line]
-    assert "'h0-answer'" in warning
-    assert edited.text not in [m.text for m in agent.prompts()[-1]]
-    assert agent.asked("observer") - before <= 1
 
 
 def test_memory_is_shown_as_text_whatever_the_user_writes() -> None:

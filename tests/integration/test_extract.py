@@ -120,24 +120,6 @@ def test_a_failure_is_listed_and_harmless(answer: Any, named: str) -> None:
     assert run.kept["profile"]["value"] == {"name": "Ana", "city": "Cork"}
 
 
-def test_ahead_of_need_values_come_with_their_activation() -> None:
-    limits = {"message_tokens": 400, "buffer_tokens": 60, "buffer_activation": 1.0}
-    answers = [{"profile": {"likes": [f"{number}"]}} for number in range(20)]
-    run = Extracting(*answers, observation=limits)
-    seen = []
-    for number in range(12):
-        before = run.kept if number else {}
-        told = run.say(number)
-        chunks = run.state.values["om"]["chunks"]
-        if told:
-            seen.append(told[-1]["value"])
-        else:
-            assert run.kept == before
-        assert all("extract" in chunk["found"] for chunk in chunks)
-    assert seen
-    assert run.kept["profile"]["value"] == seen[-1]
-
-
 def test_the_hook_that_rewrites_observations_rewrites_values() -> None:
     def hide(text: str, about: Any) -> str:
         return text.replace("Ana", "[name]")

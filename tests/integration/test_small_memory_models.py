@@ -84,19 +84,18 @@ def talk(agent: Any, turns: int, words: int = 60) -> Any:
     return state
 
 
-@pytest.mark.parametrize("window", [4000, 8000, 16_000])
 @pytest.mark.parametrize(
-    "says", ["{size} sent, {window} read", "ne convient pas", "nothing", "profile"]
+    ("window", "says"), [(4000, "ne convient pas"), (8000, "{size} sent, {window} read")]
 )
 def test_an_observer_of_any_window_keeps_up(window: int, says: str) -> None:
-    small = Small(window, says, profile=says == "profile")
+    small = Small(window, says)
     _, agent, sizes = build(small.model)
     talk(agent, 110)
     assert max(sizes) < 50_000
-    assert small.refused <= (0 if says == "profile" else 16)
+    assert small.refused <= 16
 
 
-@pytest.mark.parametrize("says", ["{size} sent, {window} read", "zu viel", "nothing"])
+@pytest.mark.parametrize("says", ["{size} sent, {window} read", "zu viel"])
 def test_a_log_larger_than_its_reflector_comes_down(says: str) -> None:
     small = Small(4500, says)
     _, agent, _ = build(
@@ -119,7 +118,7 @@ def test_a_title_is_asked_about_less() -> None:
     assert small.refused
 
 
-@pytest.mark.parametrize("says", ["{size} sent, {window} read", "troppo", "nothing", "profile"])
+@pytest.mark.parametrize("says", ["troppo", "profile"])
 def test_threads_of_a_user_are_observed_in_as_many_questions_as_it_takes(
     says: str, tmp_path: Path
 ) -> None:

@@ -10,7 +10,6 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_om import (
-    ConfigurationError,
     MemoryRecord,
     ObservationalMemory,
     StepResult,
@@ -114,20 +113,6 @@ def test_switched_off(config: RunnableConfig | None) -> None:
     result = memory.step(None, turns(8), thread_id="t", config=config)
     assert result.messages == turns(8)
     assert (result.events, result.aborted, model.calls) == ([], False, [])
-
-
-def test_thread_of_the_configuration() -> None:
-    memory = remembering(scripted(), Clock())
-    config: RunnableConfig = {"configurable": {"thread_id": "c", "resource_id": "ana"}}
-    record = memory.step(None, turns(1), config=config).record
-    assert (record["thread_id"], record["resource_id"]) == ("c", "ana")
-
-
-@pytest.mark.parametrize("record", ["text", 5, {"version": 99}])
-def test_record_that_is_none_is_refused(record: Any) -> None:
-    memory = remembering(scripted(), Clock())
-    with pytest.raises(ConfigurationError, match="om"):
-        memory.step(record, turns(1), thread_id="t")
 
 
 @pytest.mark.parametrize("arguments", ['{"q": "broken', "[1]", '"text"'])

@@ -14,7 +14,6 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from langgraph_om.testing import ExtractiveObserver
 from support.agents import make_agent, on_thread, scripted, talk, turns
 
 EXPORTER, READER = InMemorySpanExporter(), InMemoryMetricReader()
@@ -74,18 +73,6 @@ def test_a_failure_is_an_error_without_its_text(exporter: InMemorySpanExporter) 
     assert failed.status.status_code is trace.StatusCode.ERROR
     assert failed.attributes["error.type"] == "ObserverError"
     assert "WALRUS" not in f"{failed.attributes}{failed.status.description}"
-
-
-def test_recall_is_a_span(exporter: InMemorySpanExporter) -> None:
-    model = scripted(observer=ExtractiveObserver().reply)
-    agent = make_agent("agent", InMemorySaver(), model=model, retrieval=True)
-    talk(agent.graph, on_thread("t-1"), turns(6))
-    state = agent.graph.get_state(on_thread("t-1"))
-    agent.memory.recall(state, on_thread("t-1"), mode="search", query="Lisbon")
-    [span] = spans_of(exporter, "search_memory")
-    assert span.attributes["langgraph_om.recall.mode"] == "search"
-    assert span.attributes["gen_ai.memory.record.count"] > 0
-    assert "Lisbon" not in str(span.attributes)
 
 
 @pytest.mark.parametrize("is_async", [False, True])

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, ToolMessage
+from langchain_core.messages import BaseMessage
 
 from support.agents import (
     Agent,
@@ -36,7 +36,6 @@ from support.hooks import (
     SECRET,
     Told,
     agent_with,
-    check_pairs,
     converse,
     listeners,
     redact_copies,
@@ -111,54 +110,6 @@ def test_redacted_messages_reach_no_observer_and_stay_as_they_are(
     assert len(state["om"]["log"]) + len(state["om"]["chunks"]) > 0
 
 
-@pytest.mark.parametrize("executor", ["", *EXECUTORS])
-def test_no_messages_left_are_observed_without_a_model(executor: str) -> None:
-    told: Told = []
-    hooks = {**listeners(told), "before_observation": lambda *_: []}
-    agent = agent_with(hooks, executor)
-    parts = converse(agent, 14)
-    assert agent.asked("observer") == 0
-    record = record_of(agent.graph, CONFIG)
-    assert record["cursor"]
-    assert {group["text"] for group in record["log"]} == {""}
-    assert of_kind(parts, "observation-failed") == of_kind(parts, "buffering-failed") == []
-    assert len(agent.prompts()[-1]) < 14
-    check_pairs(told)
-    ended = [about for name, about in told if name == "on_observation_end"]
-    assert {about["usage"]["calls"] for about in ended} == {0}
-
-
-def changed(kind: str, messages: list[BaseMessage]) -> Any:
-    more = HumanMessage("I also keep 3 bees at home.", id="more")
-    return {
-        "fewer": messages[:1],
-        "more": [*messages, more],
-        "none of them": [more],
-        "without ids": [HumanMessage(m.text) for m in messages],
-        "all with one id": [m.model_copy(update={"id": "x"}) for m in messages],
-        "out of order": messages[::-1],
-        "with removals": [RemoveMessage(id=str(m.id)) for m in messages[:-1]] + messages[-1:],
-        "orphan": [ToolMessage("12 euros", tool_call_id="gone")],
-        "tuple": tuple(messages),
-        "None": None,
-    }[kind]
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [
-        *("fewer", "more", "none of them", "without ids", "all with one id"),
-        *("out of order", "with removals", "orphan", "tuple", "None"),
-    ],
-)
-def test_other_messages_are_observed_in_the_place_of_the_given(kind: str) -> None:
-    agent = agent_with({"before_observation": lambda messages, _: changed(kind, messages)})
-    parts = converse(agent, 8)
-    assert of_kind(parts, "observation-failed") == []
-    assert len(record_of(agent.graph, CONFIG)["log"]) > 0
-    assert ("bees" in shown(agent)) == (kind in ("more", "none of them"))
-
-
 # --- after_observation ---------------------------------------------------------------------------
 
 
@@ -209,21 +160,6 @@ def test_nothing_unredacted_is_kept_of_an_answer(executor: str) -> None:
     assert "[number]" in stored
     assert "Quuxley" not in stored
     assert "Quuxley" not in shown(agent)
-
-
-@pytest.mark.parametrize("executor", ["", *EXECUTORS])
-def test_nothing_unredacted_is_shown_of_half_an_answer(executor: str) -> None:
-    half = AIMessage(ANSWER, response_metadata={"finish_reason": "length"})
-    told: Told = []
-    plain = agent_with({}, executor, model=scripted(observer=half))
-    hooks = {**listeners(told), "after_observation": lambda text, _: text.replace("Quuxley", "*")}
-    agent = agent_with(hooks, executor, model=scripted(observer=half))
-    kind = "buffering-failed" if executor else "observation-failed"
-    assert "Quuxley" in str(of_kind(converse(plain, 8), kind))
-    parts = converse(agent, 8)
-    assert of_kind(parts, kind)
-    assert "Quuxley" not in everything(agent, parts)
-    assert "Quuxley" not in str(told)
 
 
 # --- Reflection ----------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.exceptions import ContextOverflowError
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
@@ -22,8 +22,6 @@ from langgraph_om import (
     create_memory_agent,
 )
 from langgraph_om.core.tokens.counter import count_messages
-from langgraph_om.memory import runner_of
-from langgraph_om.runtime.job_requests import digest_settings
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
 
 COUNTER = EstimatingCounter()
@@ -147,19 +145,6 @@ def test_a_thread_goes_on_with_a_smaller_model() -> None:
     assert small.refused == 0
 
 
-def test_many_results_that_a_known_window_does_not_hold_are_never_sent() -> None:
-    actor = Actor(8192)
-    memory, graph = build("agent", actor, retrieval=False)
-    calls = [{"name": "search", "args": {}, "id": f"c{at}"} for at in range(12)]
-    results = [ToolMessage(ROWS[:4000], tool_call_id=f"c{at}") for at in range(12)]
-    said = [HumanMessage("Look."), AIMessage("", tool_calls=calls), *results]
-    config: Any = {"configurable": {"thread_id": "t"}}
-    parts = [*graph.stream({"messages": said}, config, stream_mode="custom")]
-    assert actor.refused == 0
-    assert any(part["type"] == "data-om-view-trimmed" for part in parts)
-    assert memory.actor_window == 8192
-
-
 # --- The option ----------------------------------------------------------------------------------
 
 
@@ -204,14 +189,6 @@ def test_a_fraction_of_what_nobody_knows_is_no_budget_yet(caplog: pytest.LogCapt
     assert actor.refused == 1
     talk(graph, 30)
     assert actor.refused == 1
-
-
-def test_a_worker_that_knows_no_window_takes_jobs_of_an_agent_that_does() -> None:
-    agent = remember(token_budget=FRACTION, max_input_tokens=8192)
-    worker = remember(token_budget=FRACTION)
-    settings = [runner_of(memory).settings for memory in (agent, worker)]
-    assert settings[0].observation.message_tokens != settings[1].observation.message_tokens
-    assert digest_settings(settings[0]) == digest_settings(settings[1])
 
 
 # --- What a thread has learned -------------------------------------------------------------------

@@ -108,17 +108,6 @@ def test_what_a_person_notes_is_of_the_users_day(zone: str) -> None:
 
 
 @pytest.mark.parametrize("zone", USERS)
-def test_a_search_reads_days_as_the_user_does(zone: str) -> None:
-    desk = Desk()
-    for each in USERS:
-        desk.say(each, "The gate code is 4711.")
-    found = desk.of(zone).search("gate code", after="2026-06-02")
-    assert bool(found) == (zone == "Asia/Tokyo")
-    state = desk.graph.get_state(on_thread(zone))
-    assert bool(desk.memory.search("gate code", state=state, after="2026-06-02")) == bool(found)
-
-
-@pytest.mark.parametrize("zone", USERS)
 async def test_the_inspector_shows_the_users_times(zone: str) -> None:
     desk = Desk()
     for each in USERS:

@@ -7,17 +7,13 @@ from collections.abc import Iterable
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langgraph_om import ObservationalMemory
 from langgraph_om.core.effects import AskModel
 from langgraph_om.core.record.fold import _REDUCERS, _STREAMED
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.wire import Event
-from langgraph_om.testing import ExtractiveReflector, ScriptedChatModel
-from support.clock import Clock
-from support.simulation import GOOD, Simulation, answer_well, settings
-from support.wire import RECORD, check, check_all, take_turn
+from support.simulation import Simulation, answer_well, settings
+from support.wire import RECORD, check, check_all
 
 
 def kinds(hints: Iterable[Any]) -> set[str]:
@@ -58,37 +54,3 @@ def test_conversation_with_jobs(latency: int) -> None:
     jobs = ("buffering-start", "buffering-end", "buffering-failed", "activation")
     named = {(kind, operation) for kind in jobs for operation in ("observation", "reflection")}
     assert latency > 1 or named <= seen
-
-
-@pytest.mark.parametrize("on_error", ["continue", "abort"])
-def test_blocking_cycles(on_error: Any) -> None:
-    asked = 0
-
-    def observer(messages: list[BaseMessage]) -> str:
-        nonlocal asked
-        asked += 1
-        if asked % 5 == 4:
-            msg = "no answer"
-            raise ValueError(msg)
-        return GOOD
-
-    model = ScriptedChatModel(observer=observer, reflector=ExtractiveReflector().reply)
-    memory = ObservationalMemory(
-        model,
-        observation={"message_tokens": 200, "buffer_tokens": False},
-        reflection={"observation_tokens": 60},
-        max_input_tokens=200,
-        on_error=on_error,
-        clock=Clock(),
-    )
-    record, messages, seen = blank_record(), list[BaseMessage](), set[Any]()
-    for at in range(40):
-        messages.append(HumanMessage(f"{at} " + "word " * 30, id=f"h{at}"))
-        outcome = take_turn(memory, record, messages, "t")
-        seen |= check_all(outcome.events, record)
-        record = outcome.record
-        messages.append(AIMessage("Noted.", id=f"a{at}"))
-    for kind in ("observation-start", "observation-end"):
-        assert {(kind, "observation"), (kind, "reflection")} <= seen
-    assert ("observation-failed", "observation") in seen
-    assert (("tripwire", "observation") in seen) == (on_error == "abort")

@@ -10,14 +10,12 @@ from typing import Any
 import pytest
 from langchain_core.messages import (
     AIMessage,
-    AIMessageChunk,
     BaseMessage,
     HumanMessage,
     ToolMessage,
 )
 
 from langgraph_om.core.content.blocks import (
-    KINDS,
     answers_other_view,
     holds_bound_reasoning,
     mark_other_view,
@@ -242,12 +240,6 @@ def tokens_of(block: Any) -> int:
     return COUNTER.count_message(message) - COUNTER.count_message(HumanMessage(""))
 
 
-def test_every_type_has_a_form() -> None:
-    attachments = {name for name, kind in KINDS.items() if kind.istitle()}
-    covered = {row.values[0].get("type") for row in FORMS}
-    assert attachments - covered <= {"audio_url", "video_url"}
-
-
 TEXT = {"type": "text", "text": "Yes."}
 CALL = {"name": "f", "args": {}, "id": "c"}
 
@@ -300,33 +292,11 @@ def test_reasoning_that_is_not_bound_stays(form: str) -> None:
     assert without_bound_reasoning(message) is message
 
 
-@pytest.mark.parametrize("provider", ["google_genai", "google_vertexai", "openai"])
-def test_signed_thoughts_of_other_providers_are_not_bound(provider: str) -> None:
-    told = {"model_provider": provider, "model_name": "gemini-pro-latest"}
-    for block in BOUND.values():
-        assert not holds_bound_reasoning(AIMessage([block], response_metadata=told))
-    claude = {"model_provider": "google_vertexai", "model_name": "claude-opus-4-8"}
-    assert holds_bound_reasoning(AIMessage([BOUND["Anthropic"]], response_metadata=claude))
-
-
 def test_reasoning_beside_the_content_is_left_out_too() -> None:
     said = AIMessage("Yes.", additional_kwargs={"thinking": {"text": "Hm.", "signature": "s"}})
     assert without_bound_reasoning(said) == AIMessage("Yes.")
     free = AIMessage("Yes.", additional_kwargs={"reasoning_content": "Hm."})
     assert without_bound_reasoning(free) is free
-
-
-def test_answer_of_reasoning_alone_leaves_nothing() -> None:
-    assert without_bound_reasoning(AIMessage([BOUND["Anthropic"]])) is None
-    call = AIMessage([BOUND["Anthropic"]], tool_calls=[CALL])
-    assert without_bound_reasoning(call) == AIMessage([], tool_calls=[CALL])
-
-
-def test_only_answers_hold_reasoning() -> None:
-    asked = HumanMessage([BOUND["Anthropic"]])
-    assert without_bound_reasoning(asked) is asked
-    assert mark_other_view(asked) is asked
-    assert holds_bound_reasoning(AIMessageChunk([BOUND["Anthropic"]]))
 
 
 def test_answer_to_another_view_is_known_by_its_mark() -> None:

@@ -188,11 +188,6 @@ def test_another_form_is_asked_for_once_more_with_the_reason(name: str) -> None:
         ask(text, text)
 
 
-def test_an_answer_without_notes_is_empty() -> None:
-    for text in ("", " \n\t", "<think>x</think>", tagged(""), HINTS):
-        assert parse_output(text).status == "empty"
-
-
 NOW = datetime(2026, 11, 22, 10, tzinfo=UTC)
 
 

@@ -21,10 +21,8 @@ from langchain_core.messages import (
 from langgraph_om.core.content.message_keys import content_digest
 from langgraph_om.core.content.parts import EMPTY_RESULT
 from langgraph_om.core.tokens.counter import (
-    CONVERSATION_OVERHEAD,
     REDACTED_REASONING,
     MessageCounter,
-    count_messages,
 )
 from langgraph_om.core.tokens.images import FILE_FALLBACK_TOKENS
 from support.counters import (
@@ -156,22 +154,6 @@ REDACTED = COUNTER.count_text(REDACTED_REASONING)
 )
 def test_what_a_message_counts(message: BaseMessage, tokens: int) -> None:
     assert COUNTER.count_message(message) == tokens
-
-
-@each_counter
-def test_no_message_of_a_tool_exchange_counts_nothing(counter: MessageCounter) -> None:
-    request = ai(calls=({"name": "f", "args": {}, "id": "c1"},))
-    result = ToolMessage("", tool_call_id="c1")
-    assert counter.count_message(request) > counter.count_message(ai())
-    assert counter.count_message(result) > counter.count_text("tool") + 3
-
-
-def test_a_conversation_counts_its_frame_once() -> None:
-    message = HumanMessage("hello world")
-    assert CONVERSATION_OVERHEAD == 24
-    assert count_messages(COUNTER, []) == 0
-    assert count_messages(COUNTER, [message]) == 31
-    assert count_messages(COUNTER, [message, message]) == 38
 
 
 class Unprintable:
