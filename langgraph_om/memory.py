@@ -37,6 +37,7 @@ from langgraph_om.options import (
     takes_options,
 )
 from langgraph_om.reading import read_time
+from langgraph_om.runtime import health
 from langgraph_om.runtime.acting import awaited, threaded, waited
 from langgraph_om.runtime.flows import supervise
 from langgraph_om.runtime.hooks import is_async
@@ -599,6 +600,23 @@ class ObservationalMemory(metaclass=NoMiddleware):
         )
 
     aobserve_messages, asummarize = awaited(observe_messages), awaited(summarize)
+
+    # --- Health ----------------------------------------------------------------------------------
+
+    @waited
+    def check(self, *, ask: bool = False) -> Requests[list[str]]:
+        """Return what keeps memory from working here, a sentence each; empty if all is well.
+
+        For a readiness probe: the archive is read, and the models' keys and packages are looked
+        for.
+
+        Args:
+            ask: Whether the Observer's model is also asked a question, which costs a few tokens.
+        """
+        flow = health.check(self._runner, ask=ask)
+        return (yield from supervise(flow, self._runner.context())).result
+
+    acheck = awaited(check)
 
     # --- Move and delete -------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Lock
-from typing import Annotated, Any, NotRequired, cast, get_type_hints
+from typing import Annotated, Any, NotRequired, Self, cast, get_type_hints
 from weakref import WeakKeyDictionary
 
 from langchain.agents import AgentState
@@ -120,6 +120,30 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     state_schema = _AgentMemoryState
     transformers = (InternalCallTransformer, MemoryTransformer)
 
+    memory: ObservationalMemory
+
+    def __new__(
+        cls,
+        memory: ObservationalMemory | None = None,
+        *,
+        as_node: bool = False,
+        replaces: str | None = None,  # noqa: ARG004 for `__init__`
+        **options: Any,
+    ) -> Self:
+        """Make one with the hooks that its memory needs.
+
+        `create_agent` looks for hooks on the class, and each that is there is a superstep.
+        """
+        if cls is not ObservationalMemoryMiddleware:
+            return super().__new__(cls)
+        memory = _read_memory(memory, options)
+        runner = runner_of(memory)
+        # Only a node ends a run, and removes a message that no other write of its step does.
+        has_node = as_node or runner.removes_by or runner.settings.on_error != "continue"
+        made = super().__new__(cast("type[Self]", _KINDS[bool(has_node), runner.has_last_step]))
+        made.memory = memory
+        return made
+
     def __init__(
         self,
         memory: ObservationalMemory | None = None,
@@ -133,25 +157,14 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             msg = f"`replaces` is {replaces!r}; pass {_REPLACEABLE!r} or None"
             raise ConfigurationError(msg)
         self._name = replaces or "ObservationalMemoryMiddleware"
-        if memory is not None and options:
-            given = ", ".join(f"`{name}`" for name in sorted(options))
-            msg = f"`memory` and {given} are given; pass these in ObservationalMemory(...)"
-            raise ConfigurationError(msg)
-        self.memory = check_memory(memory) if memory is not None else ObservationalMemory(**options)
-        _check_fits(self.memory)
-        bind_recall(self.memory)
+        if not hasattr(self, "memory"):  # of a subclass
+            self.memory = _read_memory(memory, options)
         self.tools = self.memory.tools
         working = runner_of(self.memory).settings.parts.working
         if working is not None:
             self.state_schema = add_keys(_AgentMemoryState, working.state_keys)
         self._runner = runner_of(self.memory)
         self._turns = _Turns(self._runner)
-        # `create_agent` looks for hooks on the class: one that is there is a superstep.
-        if type(self) is ObservationalMemoryMiddleware:
-            # Only a node ends a run, and removes a message that no other write of its step does.
-            removes, on_error = self._runner.removes_by, self._runner.settings.on_error
-            has_node = bool(as_node or removes or on_error != "continue")
-            self.__class__ = _KINDS[has_node, self._runner.has_last_step]
 
     @property
     def name(self) -> str:
@@ -293,13 +306,23 @@ _KINDS: dict[tuple[bool, bool], type[ObservationalMemoryMiddleware]] = {
 """By whether there is a node before the model's, and one after the Actor's answer."""
 
 
-def _check_fits(memory: ObservationalMemory) -> None:
+def _read_memory(
+    given: ObservationalMemory | None, options: Mapping[str, Any]
+) -> ObservationalMemory:
+    """Return the memory of a middleware, which has the tool for its model bound."""
+    if given is not None and options:
+        named = ", ".join(f"`{name}`" for name in sorted(options))
+        msg = f"`memory` and {named} are given; pass these in ObservationalMemory(...)"
+        raise ConfigurationError(msg)
+    memory = check_memory(given) if given is not None else ObservationalMemory(**options)
     if memory.messages_key != "messages":
         msg = (
             f"`messages_key` is {memory.messages_key!r}; the state of `create_agent` keeps the "
             f"conversation in 'messages', leave it out"
         )
         raise ConfigurationError(msg)
+    bind_recall(memory)
+    return memory
 
 
 def _is_conversation(request: ModelRequest[Any]) -> bool:

@@ -3,7 +3,8 @@
 An executor knows jobs by the id of their cycle. `BackgroundBuffering` keeps results until they are
 pushed out by newer ones. Results are looked at, never taken away: a fork and a repeated superstep
 see the same one. With an archive, the workers that share it run each job once and see each other's
-results.
+results: a worker claims a job until a fixed time, and nobody renews that. A result counts only from
+the worker that claimed the job last, so a job that is done twice changes memory once.
 """
 
 from __future__ import annotations
@@ -11,13 +12,16 @@ from __future__ import annotations
 import atexit
 import contextvars
 import logging
+import os
 import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast, runtime_checkable
+from uuid import uuid4
 
 from langgraph_om.archive.forks import begin_anew_after_fork
 from langgraph_om.archive.types import CLAIM_SECONDS
@@ -25,10 +29,17 @@ from langgraph_om.core.config.options import check_count, check_number, check_se
 from langgraph_om.core.content.message_keys import add_parents
 from langgraph_om.core.effects import JobState
 from langgraph_om.core.wire import JobRequest, JobResult
-from langgraph_om.runtime.claims import POLL_SECONDS, Claims
+from langgraph_om.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from langgraph_om.archive import SQLAlchemyArchive
+
+logger = logging.getLogger("langgraph_om")
+
+AnswerT = TypeVar("AnswerT")
+
+POLL_SECONDS: Final = 0.2
+"""How often a job of another worker is looked at while somebody waits for it."""
 
 JobWork = Callable[[], JobResult]
 """A job to run in this process; it returns the event that is its result, and does not raise."""
@@ -119,9 +130,90 @@ class ForgettingExecutor(Executor, Protocol):
         """
 
 
-logger = logging.getLogger("langgraph_om")
+# --- Workers that share an archive ---------------------------------------------------------------
 
-_KEPT_RESULTS = 1024
+
+class Claims:
+    """The jobs of one worker in the archive that all workers share. No failure of it is raised."""
+
+    def __init__(self, archive: SQLAlchemyArchive, seconds: float) -> None:
+        self.archive = archive
+        self.seconds = check_seconds("seconds", seconds)
+        self._token = uuid4().hex
+        self._is_failing = False
+
+    @property
+    def owner(self) -> str:
+        """Who claims; a forked process is another one."""
+        return f"{self._token}.{os.getpid()}"
+
+    def claim(self, job_id: str, owner: str, whose: Mapping[str, Any]) -> str:
+        """Ask for a job: it is `"mine"`, `"taken"` or `"done"`.
+
+        Raises:
+            ArchiveError: When the archive fails.
+        """
+        about = {"thread_id": "", "resource_id": None, **whose}
+        return self.archive.claim(job_id, owner, seconds=self.seconds, **about)
+
+    def read(self, job_id: str) -> JobState:
+        """Return what the archive knows of a job: a result, `"running"`, `"expired"` or nothing.
+
+        While the archive fails, each job is believed to run.
+        """
+        found = self.ask(lambda: [self.archive.job(job_id)])
+        if found is None:
+            return "running"
+        (job,) = found
+        if job is None:
+            return None
+        if job.state == "done":
+            return cast("JobResult", job.result)
+        # One that ends later than any claim is from before the archive's clock was set back.
+        return "expired" if job.expires_in > 2 * self.seconds else job.state
+
+    def ask(self, ask: Callable[[], AnswerT]) -> AnswerT | None:
+        """Ask the archive; a failure is logged if the archive worked before."""
+        try:
+            answer = ask()
+        except Exception as error:  # noqa: BLE001 - no archive stops a turn, whatever it raises
+            if not self._is_failing:
+                logger.warning("the archive failed, jobs go on without it: %s", error)
+            self._is_failing = True
+            return None
+        self._is_failing = False
+        return answer
+
+
+class SharingExecutor(ForgettingExecutor):
+    """An executor with which several workers run each job once."""
+
+    is_closed = False
+    """Whether no more jobs are taken."""
+    claims: Claims | None = None
+
+    def share(self, archive: SQLAlchemyArchive, seconds: float = CLAIM_SECONDS) -> None:
+        """Run jobs for, and take results from, all workers with this archive.
+
+        Args:
+            archive: What the workers share. Asking for the same one again changes nothing.
+            seconds: After how long a job of a worker that was killed begins again.
+
+        Raises:
+            ConfigurationError: When it shares another archive already.
+        """
+        self.claims = self.claims or Claims(archive, seconds)
+        if self.claims.archive is not archive:
+            msg = (
+                f"`buffering` is shared by memories with different archives; give each its own "
+                f"{type(self).__name__}(), or all the same archive object"
+            )
+            raise ConfigurationError(msg)
+
+
+# --- In threads ----------------------------------------------------------------------------------
+
+_KEPT_RESULTS: Final = 1024
 
 
 @dataclass(eq=False)
@@ -133,20 +225,16 @@ class _Job:
     work: JobWork | None
     """What to run, in the context of the run that asked for it; both are dropped once it is done,
     because they hold the whole conversation."""
-    thread_id: str = ""
-    resource_id: str | None = None
-    about: Sequence[str] = ()
-    deletion: int | None = None
+    whose: Mapping[str, Any]
     is_claimed: bool = False
     """Whether the archive has it as this worker's; work goes on without it when that fails."""
     is_forgotten: bool = False
     """Whether what it comes to is not to be kept any more."""
     context: contextvars.Context = field(default_factory=contextvars.copy_context)
     result: JobResult | None = None
-    done: threading.Event = field(default_factory=threading.Event)
 
 
-class BackgroundBuffering(ForgettingExecutor):
+class BackgroundBuffering(SharingExecutor):
     """Buffer in threads beside the conversation (the default).
 
     A turn never waits for a job before the window reaches `block_after`. Jobs outlive event loops
@@ -166,45 +254,26 @@ class BackgroundBuffering(ForgettingExecutor):
     def __init__(self, workers: int = 32, *, queue: int = 256, exit_timeout: float = 5.0) -> None:
         self._workers = check_count("workers", workers)
         self._queue = check_number("queue", queue)
-        self._exit_timeout = check_seconds("exit_timeout", exit_timeout, allows_zero=True)
+        self.exit_timeout = check_seconds("exit_timeout", exit_timeout, allows_zero=True)
         self._jobs: dict[str, _Job] = {}
-        self.is_closed = False
-        """Whether no more jobs are taken."""
-        self._claims: Claims | None = None
         self.begin_anew()
         begin_anew_after_fork(self)
-        _close_at_exit(self)
+        _alive.add(self)
 
     def __repr__(self) -> str:
         return (
             f"BackgroundBuffering(workers={self._workers}, queue={self._queue}, "
-            f"exit_timeout={self._exit_timeout})"
+            f"exit_timeout={self.exit_timeout})"
         )
 
     def begin_anew(self) -> None:
         """Begin without work; in a forked process the results of finished jobs are known still."""
         self._lock = threading.Condition()
-        done = [job for job in self._jobs.values() if job.result is not None]
-        self._jobs = {job.cycle_id: replace(job, done=_make_set_event()) for job in done}
+        self._jobs = {key: job for key, job in self._jobs.items() if job.result is not None}
         self._unfinished: set[_Job] = set()
         """Jobs that are asked for, wait for a thread, or are at work in one."""
         self._waiting: deque[_Job] = deque()
         self._threads = 0
-
-    def share(self, archive: SQLAlchemyArchive, seconds: float = CLAIM_SECONDS) -> None:
-        """Run jobs for, and take results from, all workers with this archive.
-
-        Args:
-            archive: What the workers share. Asking for the same one again changes nothing.
-            seconds: How long a job of a worker that was killed waits for another worker.
-
-        Raises:
-            ConfigurationError: When it shares another archive already.
-        """
-        with self._lock:
-            if self._claims is None:
-                self._claims = Claims(archive, seconds, "BackgroundBuffering")
-            self._claims.refuse_other(archive)
 
     def submit(
         self,
@@ -212,16 +281,14 @@ class BackgroundBuffering(ForgettingExecutor):
         key: str,
         work: JobWork,
         *,
-        thread_id: str = "",
-        resource_id: str | None = None,
-        about: Sequence[str] = (),
-        deletion: int | None = None,
         request: Callable[[], JobRequest] | None = None,
+        **whose: Any,
     ) -> bool:
-        job = _Job(cycle_id, key, work, thread_id, resource_id, about, deletion)
+        job = _Job(cycle_id, key, work, whose)
         with self._lock:
             known = self._jobs.get(cycle_id)
-            if known is not None and not _has_failed(known):
+            has_failed = known and known.result and known.result["type"] == "buffering-failed"
+            if known is not None and not has_failed:
                 return True
             is_busy = any(other.key == key for other in self._unfinished)
             is_full = len(self._unfinished) >= self._workers + self._queue
@@ -229,33 +296,34 @@ class BackgroundBuffering(ForgettingExecutor):
                 return False
             self._jobs[cycle_id] = job
             self._unfinished.add(job)
-            self._forget_old()
+            finished = [key for key, job in self._jobs.items() if job not in self._unfinished]
+            for old in finished[: max(0, len(self._jobs) - _KEPT_RESULTS)]:
+                del self._jobs[old]
         is_ours = self._claim(job)
         with self._lock:
-            if not job.done.is_set():
+            if job in self._unfinished:
                 if is_ours:
                     self._begin(job)
                 else:
                     self._end(job, None)
                 return True
             is_asked_again = cycle_id in self._jobs
-        if is_ours and not is_asked_again:
+        if is_ours and not is_asked_again:  # it was forgotten meanwhile
             self._release(job)
         return True
 
     def _claim(self, job: _Job) -> bool:
         """Ask for a job; it is this worker's when the archive fails."""
-        if self._claims is None:
+        if (claims := self.claims) is None:
             return True
-        claim = self._claims.claim(
-            job.cycle_id, job.thread_id, job.resource_id, job.about, deletion=job.deletion
-        )
+        claim = claims.ask(partial(claims.claim, job.cycle_id, claims.owner, job.whose))
         job.is_claimed = claim == "mine"
         return claim in ("mine", None)
 
     def _release(self, job: _Job) -> None:
-        if self._claims is not None and job.is_claimed:
-            self._claims.release(job.cycle_id)
+        """Let any worker begin a job again at once."""
+        if (claims := self.claims) is not None and job.is_claimed:
+            claims.ask(partial(claims.archive.release, job.cycle_id, claims.owner))
 
     def _begin(self, job: _Job) -> None:
         self._waiting.append(job)
@@ -266,9 +334,9 @@ class BackgroundBuffering(ForgettingExecutor):
     def peek(self, cycle_id: str) -> JobState:
         with self._lock:
             job = self._jobs.get(cycle_id)
-        if job is not None:
-            return job.result if job.done.is_set() else "running"
-        return None if self._claims is None else self._claims.read(cycle_id)
+            if job is not None:
+                return "running" if job in self._unfinished else job.result
+        return None if self.claims is None else self.claims.read(cycle_id)
 
     def wait(self, cycle_id: str, timeout: float) -> JobState:
         ends_at = time.monotonic() + timeout
@@ -277,11 +345,11 @@ class BackgroundBuffering(ForgettingExecutor):
             is_stuck = job in self._waiting and self._threads >= self._workers
             if job is not None and is_stuck:
                 self._end(job, None)
+            else:
+                self._lock.wait_for(lambda: job not in self._unfinished, timeout)
         if job is not None and is_stuck:
             self._release(job)
             return "withdrawn"
-        if job is not None:
-            job.done.wait(timeout)
         while (state := self.peek(cycle_id)) == "running":
             left = ends_at - time.monotonic()
             if left <= 0:
@@ -297,8 +365,9 @@ class BackgroundBuffering(ForgettingExecutor):
         wanted = frozenset(thread_ids)
         with self._lock:
             for job in {*self._jobs.values(), *self._unfinished}:
-                is_its = resource_id is not None and job.resource_id == resource_id
-                if is_its or not wanted.isdisjoint(add_parents([job.thread_id, *job.about])):
+                threads = add_parents([job.whose.get("thread_id", ""), *job.whose.get("about", ())])
+                is_its = resource_id is not None and job.whose.get("resource_id") == resource_id
+                if is_its or not wanted.isdisjoint(threads):
                     job.is_forgotten = True
                     if self._jobs.get(job.cycle_id) is job:
                         del self._jobs[job.cycle_id]
@@ -333,13 +402,7 @@ class BackgroundBuffering(ForgettingExecutor):
             self._waiting.remove(job)
         if result is None and self._jobs.get(job.cycle_id) is job:
             del self._jobs[job.cycle_id]
-        job.done.set()
         self._lock.notify_all()
-
-    def _forget_old(self) -> None:
-        finished = [key for key, job in self._jobs.items() if job.done.is_set()]
-        for key in finished[: max(0, len(self._jobs) - _KEPT_RESULTS)]:
-            del self._jobs[key]
 
     def _serve(self) -> None:
         """Run waiting jobs until there is none."""
@@ -349,24 +412,23 @@ class BackgroundBuffering(ForgettingExecutor):
                     self._threads -= 1
                     return
                 job = self._waiting.popleft()
-                work, job.work = job.work, None
+                work, job.work = cast("JobWork", job.work), None
             result = self._run(job, work)
             with self._lock:
                 self._end(job, result)
 
-    def _run(self, job: _Job, work: JobWork | None) -> JobResult | None:
+    def _run(self, job: _Job, work: JobWork) -> JobResult | None:
         """Run a job, keep its result for all workers, and return it if it counts."""
         try:
-            result = None if work is None else job.context.run(work)
+            result = job.context.run(work)
         except BaseException:
             logger.exception("a buffering job ended with an error; its messages stay as they are")
-            result = None
-        if job.is_forgotten or result is None:  # what raised is begun again when its claim ends
-            return None
-        if self._claims is None:
-            return result
+            return None  # it is begun again when its claim ends
+        if job.is_forgotten or (claims := self.claims) is None:
+            return None if job.is_forgotten else result
         is_ours = job.is_claimed or self._claim(job)  # the archive may have failed when it was new
-        if not is_ours or (job.is_claimed and not self._claims.finish(job.cycle_id, result)):
+        keep = partial(claims.archive.finish, job.cycle_id, claims.owner, result)
+        if not is_ours or (job.is_claimed and claims.ask(keep) is False):
             logger.warning(
                 "the job %r is another worker's by now, or its thread was deleted; what came of it "
                 "here is dropped",
@@ -376,32 +438,16 @@ class BackgroundBuffering(ForgettingExecutor):
         return result
 
 
-def _has_failed(job: _Job) -> bool:
-    return job.result is not None and job.result.get("type") == "buffering-failed"
-
-
-def _make_set_event() -> threading.Event:
-    event = threading.Event()
-    event.set()
-    return event
-
-
 _alive: weakref.WeakSet[BackgroundBuffering] = weakref.WeakSet()
 
 
-def _close_at_exit(executor: BackgroundBuffering) -> None:
-    """Have an executor closed when the interpreter exits, if there is still one then."""
-    if not _alive:
-        atexit.unregister(_close_all)
-        atexit.register(_close_all)
-    _alive.add(executor)
-
-
+@atexit.register
 def _close_all() -> None:
+    """Wait for the jobs at work when the interpreter exits."""
     began = time.monotonic()
     for executor in list(_alive):
         passed = time.monotonic() - began  # all of them are at work meanwhile
-        executor.close(max(0.0, executor._exit_timeout - passed))  # noqa: SLF001 its own module
+        executor.close(max(0.0, executor.exit_timeout - passed))
         executor.leave()
 
 
@@ -430,7 +476,3 @@ class InlineBuffering(Executor):
 
     def close(self, timeout: float = 5.0) -> bool:
         return True
-
-
-Buffering = BackgroundBuffering | InlineBuffering | Executor
-"""How buffering jobs are run."""

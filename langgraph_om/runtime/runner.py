@@ -57,7 +57,7 @@ from langgraph_om.models.providers import (
     write_schema,
 )
 from langgraph_om.runtime.executors import (
-    Buffering,
+    Executor,
     ForgettingExecutor,
     InlineBuffering,
 )
@@ -125,7 +125,7 @@ class StepRunner:
     settings: Settings
     models: ModelPool
     hooks: Hooks
-    buffering: Buffering
+    buffering: Executor
     clock: Callable[[], datetime]
     deadline: float
     """Seconds that one cycle may take."""

@@ -8,24 +8,19 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 from langgraph_om.archive.forks import begin_anew_after_fork
-from langgraph_om.archive.types import CLAIM_SECONDS
 from langgraph_om.core.config.options import check_count
 from langgraph_om.core.cycles.carry_out import RUN_OF, describe_run, fail_request
 from langgraph_om.core.effects import JobState
 from langgraph_om.core.wire import JobRequest
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.models.retries import status_of
-from langgraph_om.runtime.claims import POLL_SECONDS, Claims
-from langgraph_om.runtime.executors import ForgettingExecutor, JobWork
-
-if TYPE_CHECKING:
-    from langgraph_om.archive import SQLAlchemyArchive
+from langgraph_om.runtime.executors import POLL_SECONDS, Claims, JobWork, SharingExecutor
 
 logger = logging.getLogger("langgraph_om")
 
@@ -139,7 +134,7 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
         loop.close()
 
 
-class ServerBuffering(ForgettingExecutor):
+class ServerBuffering(SharingExecutor):
     """Send jobs to a LangGraph server, as background runs of the graph that `worker_graph` makes.
 
     Each job is a stateless run: a thread that the server makes for it and deletes when it is done,
@@ -184,9 +179,6 @@ class ServerBuffering(ForgettingExecutor):
         self._graph, self._keeps = graph, keep_runs
         self._max_pending = check_count("max_pending", max_pending)
         self._server = ServerClient(url, client)
-        self._shared: Claims | None = None
-        self.is_closed = False
-        """Whether no more jobs are taken."""
         self.begin_anew()
         begin_anew_after_fork(self)
 
@@ -202,27 +194,12 @@ class ServerBuffering(ForgettingExecutor):
         self._lock = threading.Lock()
         self._sent: dict[str, None] = {}
 
-    def share(self, archive: SQLAlchemyArchive, seconds: float = CLAIM_SECONDS) -> None:
-        """Send jobs for, and take results from, all workers with this archive.
-
-        Args:
-            archive: What the workers share. Asking for the same one again changes nothing.
-            seconds: After how long a job without a result is sent again.
-
-        Raises:
-            ConfigurationError: When it shares another archive already.
-        """
-        with self._lock:
-            if self._shared is None:
-                self._shared = Claims(archive, seconds, "ServerBuffering")
-            self._shared.refuse_other(archive)
-
     @property
-    def _claims(self) -> Claims:
-        if self._shared is None:
+    def _shared(self) -> Claims:
+        if self.claims is None:
             msg = "`ServerBuffering` has no archive; use it as `buffering` of a memory that has one"
             raise ConfigurationError(msg)
-        return self._shared
+        return self.claims
 
     # --- Sending ---------------------------------------------------------------------------------
 
@@ -232,11 +209,8 @@ class ServerBuffering(ForgettingExecutor):
         key: str,
         work: JobWork,
         *,
-        thread_id: str = "",
-        resource_id: str | None = None,
-        about: Sequence[str] = (),
-        deletion: int | None = None,
         request: Callable[[], JobRequest] | None = None,
+        **whose: Any,
     ) -> bool:
         """Send a job, unless it is known already; waits for the server's word that it has it.
 
@@ -248,19 +222,10 @@ class ServerBuffering(ForgettingExecutor):
             ArchiveError: When the archive's storage fails.
             ConfigurationError: When there is no archive.
         """
-        claims, sender = self._claims, f"{_SENT}{uuid4().hex}"
+        claims, sender = self._shared, f"{_SENT}{uuid4().hex}"
         if self.is_closed or request is None:
             return False
-        claim = claims.archive.claim(
-            cycle_id,
-            sender,
-            seconds=claims.seconds,
-            thread_id=thread_id,
-            resource_id=resource_id,
-            about=about,
-            deletion=deletion,
-        )
-        if claim != "mine":
+        if claims.claim(cycle_id, sender, whose) != "mine":
             return True
         is_sent = self._find_room(cycle_id) and self._send(request(), sender)
         if not is_sent:
@@ -285,7 +250,7 @@ class ServerBuffering(ForgettingExecutor):
             if status_of(error) in _NO_ROOM:
                 return False
             # Should the run have begun all the same, it finds the job done.
-            self._claims.archive.finish(cycle_id, sender, fail_request(request, error))
+            self._shared.archive.finish(cycle_id, sender, fail_request(request, error))
         return True
 
     def _find_room(self, cycle_id: str) -> bool:
@@ -308,7 +273,7 @@ class ServerBuffering(ForgettingExecutor):
     # --- What became of a job --------------------------------------------------------------------
 
     def peek(self, cycle_id: str) -> JobState:
-        state = self._claims.read(cycle_id)
+        state = self._shared.read(cycle_id)
         if state != "running":
             self._forget(cycle_id)
         if state == "expired":  # should its run still wait for a free worker, it is too late
@@ -327,7 +292,7 @@ class ServerBuffering(ForgettingExecutor):
 
     def _withdraw(self, cycle_id: str) -> bool:
         """Take back a job that has not begun: its run will find that it is gone."""
-        archive = self._claims.archive
+        archive = self._shared.archive
         try:
             job = archive.job(cycle_id)
             if job is None or not job.owner.startswith(_SENT):

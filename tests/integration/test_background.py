@@ -16,7 +16,7 @@ from langgraph_om import (
 )
 from langgraph_om.core.tokens.counter import count_messages
 from langgraph_om.memory import runner_of
-from langgraph_om.runtime.executors import Buffering
+from langgraph_om.runtime.executors import Executor
 from support.agents import (
     Agent,
     make_agent,
@@ -40,7 +40,7 @@ EXECUTORS = {
 BUFFERED = {"buffer_tokens": 0.2}
 
 
-def buffered(door: str = "agent", buffering: Buffering | None = None, **options: Any) -> Agent:
+def buffered(door: str = "agent", buffering: Executor | None = None, **options: Any) -> Agent:
     options.setdefault("observation", BUFFERED)
     return make_agent(door, InMemorySaver(), buffering=buffering, **options)
 

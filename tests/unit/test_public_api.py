@@ -39,6 +39,7 @@ MEMBERS = {
     *("search", "asearch", "threads", "athreads", "summarize", "asummarize"),
     *("of", "updates", "observe_messages", "aobserve_messages"),
     *("run_job", "arun_job"),
+    *("check", "acheck"),
     *("flush", "aflush", "close", "aclose"),
     *("delete_thread", "adelete_thread", "delete_resource", "adelete_resource"),
     *("move_thread", "amove_thread"),
