@@ -76,7 +76,7 @@ class _Note:
 
 
 class ExtractiveObserver(OfflineChatModel):
-    """Write valid observations by quoting the conversation it is shown; no model behind it.
+    """Write valid observations by quoting about a quarter of the conversation; no model behind it.
 
     It reads the last `<conversation>` block of its messages. Of each message it quotes the sentence
     with the most numbers, names and long words: the user's as 🔴 (questions as 🟡), the assistant's
@@ -313,24 +313,20 @@ class _LogItem:
 
 
 class ExtractiveReflector(OfflineChatModel):
-    """Condense an observation log by keeping its weightiest items; no model behind it.
+    """Condense an observation log by keeping its weightiest observations; no model behind it.
 
-    It reads the last `<observation-log>` block of its messages and keeps the dates, shortens every
-    🔴 and ✅ item (older days more, articles and the like first), drops 🟢 and sub-items, and adds
-    the newest 🟡 while there is room. Below eight words an item says nothing: rather than cut it
-    shorter, those with the fewest numbers, names and long words are left out. Of a log with
-    numbered items, as memory shows it, it does the same by edits.
+    It answers with edits of the numbered items in the last `<observation-log>` block of its
+    messages: it shortens every 🔴 and ✅ (older days more, articles and the like first), and drops
+    🟢 and sub-items. The newest 🟡 stay while there is room. Below eight words an observation says
+    nothing: rather than cut it shorter, those with the fewest numbers, names and long words go.
 
         >>> log = '''<observation-log>
         ... Date: Dec 4, 2025
-        ... * 🔴 (14:30) User: my dog Rex turned three last week
-        ... * 🟢 (14:31) Assistant: wrote a long list of the best walks around the lake
+        ... [1 ~14] * 🔴 (14:30) User: my dog Rex turned three last week
+        ... [2 ~19] * 🟢 (14:31) Assistant: wrote a long list of the best walks around the lake
         ... </observation-log>'''
         >>> print(ExtractiveReflector().invoke(log).content)
-        <observations>
-        Date: Dec 4, 2025
-        * 🔴 (14:30) User: my dog Rex turned three last week
-        </observations>
+        drop 2
     """
 
     ratio: float = 0.5
@@ -350,19 +346,7 @@ class ExtractiveReflector(OfflineChatModel):
     def reply(self, messages: list[BaseMessage]) -> str:
         """Return the condensed log."""
         log = find_last_block(messages, "observation-log")[1].strip()
-        sections = read_sections(log)
-        if any(map(NUMBERED.match, log.split("\n"))):
-            return "\n".join(self._edit_all([body for _, body in sections] or [log]))
-        return self._answer(log)
-
-    def _answer(self, log: str) -> str:
-        items = _read_log(log)
-        if not items:
-            return NO_OBSERVATIONS
-        text = self._condense(items, len(log))
-        if not text or len(text) >= len(log):
-            text = _shorten(items[-1], len(log))
-        return f"<observations>\n{text}\n</observations>"
+        return "\n".join(self._edit_all([body for _, body in read_sections(log)] or [log]))
 
     def _edit_all(self, logs: list[str]) -> list[str]:
         """Return edits of all conversations, the quietest of which comes first.
@@ -389,7 +373,7 @@ class ExtractiveReflector(OfflineChatModel):
         numbered = _find_numbered(log)
         plain = _write_plain(log)
         items = _read_log(plain)
-        if len(items) != len(numbered):
+        if not items or len(items) != len(numbered):
             return []
         chosen, cap = self._choose(items, len(plain))
         kept = {item.position: item.write(cap) for item in chosen}
@@ -436,22 +420,19 @@ def _write_plain(log: str) -> str:
 
 
 def _read_log(log: str) -> list[_LogItem]:
-    """Read the top-level items of a log, or its lines when it has no list at all."""
+    """Read the top-level items of a log."""
     dates: list[str] = [""]
     found: list[tuple[int, str, str, str]] = []
-    prose: list[tuple[int, str, str, str]] = []
     for line in log.split("\n"):
         if line.startswith("Date:"):
             if line.strip() != dates[-1]:
                 dates.append(line.strip())
         elif item := _LOG_ITEM.match(line):
             found.append((len(dates) - 1, item[1] or "", item[2] or "", item[3].strip()))
-        elif line.strip() and not line.startswith((" ", "<")):
-            prose.append((len(dates) - 1, "", "", line.strip()))
     last = len(dates) - 1
     return [
         _LogItem(position, day, dates[day], last - day, mark, stamp, text)
-        for position, (day, mark, stamp, text) in enumerate(found or prose)
+        for position, (day, mark, stamp, text) in enumerate(found)
         if text
     ]
 
@@ -491,17 +472,3 @@ def _choose_newest(items: list[_LogItem], cap: int, room: int) -> list[_LogItem]
             break
         kept.append(item)
     return kept[::-1]
-
-
-def _shorten(item: _LogItem, size: int) -> str:
-    """Return something of the item that is shorter than `size`, and never nothing."""
-    word = item.text.split()[0]
-    dated = [item.date, item.write(_CAPS[-1])] if item.date else [item.write(_CAPS[-1])]
-    choices = (
-        "\n".join(dated),
-        item.write(_CAPS[-1]),
-        f"* {item.mark} {word}",
-        f"* {word}",
-        word,
-    )
-    return next((text for text in choices if len(text) < size), word[: max(1, size - 1)])

@@ -221,7 +221,7 @@ def test_one_scripted_model_plays_every_role() -> None:
     )
     assert model.invoke("hi").content == "Nice!"
     assert "Rex" in model.invoke(CONVERSATION, {"run_name": "om_observer"}).text
-    assert "Rex" in model.invoke(LOG, {"run_name": "om_reflector"}).text
+    assert "drop" in model.invoke(LOG, {"run_name": "om_reflector"}).text
 
 
 @pytest.mark.parametrize(
@@ -247,120 +247,30 @@ def test_options_of_the_extractive_models_are_checked(
 LOG = """\
 <observation-log>
 Date: Dec 3, 2025
-* 🔴 (09:10) User: I adopted a dog called Rex and he already owns the whole sofa at home
-  * -> called search {"query": "dog food"}
-* 🟢 (09:11) Assistant: suggested three brands of puppy food and a long list of trainers
+[1 ~20] * 🔴 (09:10) User: I adopted a dog called Rex and he already owns the sofa at home
+[2 ~20] * 🟢 (09:11) Assistant: suggested three brands of puppy food and a list of trainers
 Date: Dec 4, 2025
-* 🟡 (14:30) User: asked what the vet costs
-* ✅ (14:40) User: the vet appointment is booked for Monday morning
-* 🟢 (14:41) Assistant: wished them well and explained the way to the surgery in detail
+[3 ~10] * 🟡 (14:30) User: asked what the vet costs
+[4 ~14] * ✅ (14:40) User: the vet appointment is booked for Monday morning
+[5 ~19] * 🟢 (14:41) Assistant: wished them well and explained the way to the surgery
 </observation-log>
 """
 
 
-def reflected(log: str, **options: Any) -> str:
-    text = f"<observation-log>\n{log}\n</observation-log>"
-    answer = ExtractiveReflector(**options).reply([SystemMessage("x"), HumanMessage(text)])
-    return answer.removeprefix("<observations>\n").removesuffix("\n</observations>")
-
-
-def test_the_reflector_keeps_dates_and_what_weighs_most() -> None:
-    assert ExtractiveReflector(ratio=0.6).reply([HumanMessage(LOG)]).split("\n") == [
-        "<observations>",
-        "Date: Dec 3, 2025",
-        "* 🔴 (09:10) User: I adopted a dog called Rex and he already owns the whole sofa at home",
-        "Date: Dec 4, 2025",
-        "* 🟡 (14:30) User: asked what the vet costs",
-        "* ✅ (14:40) User: the vet appointment is booked for Monday morning",
-        "</observations>",
-    ]
-
-
-@pytest.mark.parametrize("text", ["", "no log", "<observation-log>\n\n</observation-log>"])
-def test_nothing_to_reflect_is_said_in_the_form(text: str) -> None:
-    answer = ExtractiveReflector().reply([HumanMessage(text)])
-    assert answer == "<observations>(none)</observations>"
+def test_the_reflector_drops_what_weighs_least() -> None:
+    assert ExtractiveReflector(ratio=0.6).reply([HumanMessage(LOG)]) == "drop 2, 3, 5"
 
 
 def test_older_days_give_more() -> None:
-    item = "* 🔴 " + " ".join(f"w{n}" for n in range(40))
-    log = "\n".join(f"Date: Dec {day}, 2025\n{item}" for day in range(1, 6))
-    words = [len(line.split()) for line in reflected(log).split("\n") if line.startswith("*")]
+    item = " ".join(f"w{n}" for n in range(40))
+    log = "\n".join(f"Date: Dec {day}, 2025\n[{day} ~90] * 🔴 {item}" for day in range(1, 6))
+    answer = ExtractiveReflector().invoke(f"<observation-log>\n{log}\n</observation-log>").text
+    words = [len(line.split()) for line in answer.split("\n")]
     assert len(words) == 5
     assert words == sorted(words)
     assert words[0] < words[-1]
 
 
-def test_light_items_fill_the_room_newest_first() -> None:
-    log = "\n".join(["* 🔴 keep", *(f"* 🟡 question number {n}" for n in range(10))])
-    kept = reflected(log).split("\n")
-    assert kept[0] == "* 🔴 keep"
-    assert kept[1:] == [f"* 🟡 question number {n}" for n in range(6, 10)]
-
-
-@pytest.mark.parametrize(
-    ("log", "expected"),
-    [
-        ("* 🟢 (10:00) a\n* 🟢 (10:01) b", "* 🟢 (10:01)"),
-        ("* 🔴 tea", "* tea"),
-        ("* tea", "tea"),
-        ("free prose without any list, long enough to lose some words of it", "* free prose"),
-        ("Date: Dec 4, 2025\n* 🔴 (14:30) User likes tea", "* 🔴 (14:30) User likes tea"),
-    ],
-)
-def test_a_tiny_log_still_shrinks_and_is_never_empty(log: str, expected: str) -> None:
-    text = reflected(log)
-    assert 0 < len(text) < len(log)
-    assert text.startswith(expected) or expected.startswith(text)
-
-
-ITEMS = st.lists(
-    st.one_of(
-        st.sampled_from([f"Date: Dec {day}, 2025" for day in range(1, 5)]),
-        st.builds(
-            "{}{}{}".format,
-            st.sampled_from(["* 🔴 ", "* 🟡 ", "* 🟢 (10:00) ", "* ✅ (11:11) ", "  * -> ", "- "]),
-            st.sampled_from(["", "User: "]),
-            st.text(st.characters(categories=["L", "Nd", "Zs"]), min_size=2, max_size=120),
-        ),
-    ),
-    max_size=30,
-)
-
-
-@given(ITEMS, st.sampled_from([0.2, 0.5, 0.9]))
-@examples(100)
-def test_a_reflection_is_smaller_never_empty_and_can_be_repeated(
-    lines: list[str], ratio: float
-) -> None:
-    log = "\n".join(lines).strip()
-    if "* " not in log and "- " not in log:
-        return
-    for _ in range(4):
-        text = reflected(log, ratio=ratio)
-        if text == "<observations>(none)</observations>":
-            assert not re.search(r"^[*-] .*\w", log.replace("User:", ""), re.MULTILINE)
-            return
-        assert text == reflected(log, ratio=ratio)
-        assert text
-        assert len(text) < len(log) or len(log) == 1
-        log = text
-
-
-@given(st.lists(st.sampled_from("🔴🟡🟢✅"), min_size=4, max_size=40))
-@examples(40)
-def test_weighty_items_all_stay_while_shortening_is_enough(marks: list[str]) -> None:
-    log = "\n".join(f"* {mark} ({n:02}:00) " + "word " * 20 for n, mark in enumerate(marks))
-    weighty = [f"({n:02}:00)" for n, mark in enumerate(marks) if mark in "🔴✅"]
-    text = reflected(log)
-    assert [stamp for stamp in weighty if stamp not in text] == []
-    assert len(text) <= len(log) / 2
-
-
-def test_a_log_that_is_reflected_again_and_again_does_not_grow() -> None:
-    log = ""
-    for day in range(1, 29):
-        items = [f"* 🔴 (10:{m:02}) User: fact {m} " + "about things " * 6 for m in range(10)]
-        log = reflected("\n".join([log, f"Date: Dec {day}, 2025", *items]).strip())
-    assert len(log) < 5_000
-    assert "Date: Dec 28, 2025" in log
+@pytest.mark.parametrize("text", ["", "no log", "<observation-log>\n\n</observation-log>"])
+def test_nothing_to_reflect_gives_no_edits(text: str) -> None:
+    assert ExtractiveReflector().reply([HumanMessage(text)]) == ""

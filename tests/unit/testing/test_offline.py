@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -10,22 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.callbacks import CallbackManager
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.tool import tool_call
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from langgraph_om.core.observe.parse_answer import parse_output
 from langgraph_om.core.reflect.edits import parse_edits
 from langgraph_om.core.reflect.reflector import ReflectorInput, reflect
 from langgraph_om.core.tokens.estimate import EstimatingCounter
-from langgraph_om.errors import ConfigurationError, ObserverError
 from langgraph_om.testing import (
     ExtractiveReflector,
-    RoughObserver,
-    RoughReflector,
     ScriptedChatModel,
 )
 from support.driving import drive
@@ -201,60 +195,6 @@ COUNTER = EstimatingCounter()
 LOG = [{**group, "tokens": COUNTER.count_text(group["text"])} for group in long_log(10)]
 TOTAL = sum(group["tokens"] for group in LOG)
 REQUEST = ReflectorInput(LOG, target=TOTAL * 3 // 4)
-
-
-def freed(seed: int, **options: float) -> float:
-    """How much of what is asked for the first answer frees."""
-    model = RoughReflector(seed, **options)  # type: ignore[arg-type]
-    asked: list[int] = []
-
-    def answer(call: object) -> str:
-        messages = call.messages  # type: ignore[attr-defined]
-        found = re.search(r"free (\d+) of", str(messages[1].content))
-        assert found is not None
-        asked.append(int(found[1]))
-        return model.reply(messages) if len(asked) == 1 else "no more"
-
-    log = drive(reflect(REQUEST, COUNTER), answer).result
-    return (TOTAL - log.tokens) / asked[0]
-
-
-def test_a_rough_reflector_obeys_sizes_about() -> None:
-    shares = [freed(seed, forgets=0, errs=0) for seed in range(12)]
-    assert len(set(shares)) > 6
-    assert all(0.7 < share < 1.3 for share in shares)
-    assert min(shares) < 1 < max(shares)
-
-
-def test_a_rough_reflector_forgets_the_form_at_times_and_errs() -> None:
-    with pytest.raises(ObserverError, match="no edit"):
-        freed(0, forgets=1.0)
-    erring, obeying = (
-        sum(freed(seed, forgets=0, errs=errs) for seed in range(10)) for errs in (0.3, 0)
-    )
-    assert 0 < erring < obeying
-
-
-def test_a_rough_observer_writes_more_or_less_and_forgets_the_form_at_times() -> None:
-    answers = {RoughObserver(seed).invoke(TRANSCRIPT).text for seed in range(30)}
-    statuses = [parse_output(answer).status for answer in sorted(answers)]
-    assert len(answers) > 5
-    assert statuses.count("ok") > len(statuses) / 2
-    assert parse_output(RoughObserver(forgets=1).invoke(TRANSCRIPT).text).status == "malformed"
-
-
-def test_the_same_seed_and_question_give_the_same_answer() -> None:
-    for kind in (RoughObserver, RoughReflector):
-        assert kind(7).invoke(TRANSCRIPT).content == kind(7).invoke(TRANSCRIPT).content
-
-
-@pytest.mark.parametrize("kind", [RoughObserver, RoughReflector])
-@pytest.mark.parametrize("options", [{"spread": 2}, {"forgets": -1}, {"forgets": "no"}])
-def test_what_cannot_be_meant_is_refused(
-    kind: Callable[..., BaseChatModel], options: dict[str, object]
-) -> None:
-    with pytest.raises(ConfigurationError, match=next(iter(options))):
-        kind(**options)
 
 
 def test_an_extractive_reflector_edits_numbered_items() -> None:
