@@ -19,11 +19,11 @@ class ArchiveLacksError(ArchiveError):
 
 
 class ConfigurationError(ObservationalMemoryError, ValueError):
-    """A setting, a state or an argument that cannot be meant; the message says what to write."""
+    """A setting, a state or an argument is invalid; the message says what to write."""
 
 
 class ItemError(ConfigurationError):
-    """The item of the log that a person means cannot be told; the message lists candidates."""
+    """No item of the log matches, or several do; the message lists candidates."""
 
 
 class ModelTierError(ObservationalMemoryError, ValueError):
@@ -31,7 +31,7 @@ class ModelTierError(ObservationalMemoryError, ValueError):
 
 
 class ObserverError(ObservationalMemoryError):
-    """The Observer or Reflector gave no usable answer: it failed, timed out or wrote garbage."""
+    """The Observer or Reflector gave no usable answer: it failed, timed out or was unreadable."""
 
     observations: str = ""
     """What could be read of the answer all the same, for display."""
@@ -44,4 +44,4 @@ class SourceError(ObservationalMemoryError):
 
 
 class ThreadBusyError(ObservationalMemoryError):
-    """A run of the thread is under way, which would write over a change of its memory."""
+    """A run of the thread is under way and would overwrite a change of its memory."""

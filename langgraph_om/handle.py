@@ -22,7 +22,7 @@ from langgraph_om.tools.view import MemoryView, build_view, read_history, read_s
 
 
 class Updates:
-    """Updates of `om` with which a person changes what is remembered; nothing is written here.
+    """A person's changes as updates of `om`; nothing is written here.
 
     For `graph.update_state(config, {"om": ...})`, what a node returns, or a tool's
     `Command(update=...)`. The methods of `memory.of(graph, config)` write them.
@@ -48,9 +48,9 @@ class Updates:
         return steering.remember(self._runner, text, date, state)
 
     def forget(self, item: str, *, state: Any = None) -> Update:
-        """Return the update of `om` that takes an item out of the log.
+        """Return the update of `om` that removes an item from the log.
 
-        The messages it was noted from stay where they are, and so do earlier checkpoints.
+        Its messages and earlier checkpoints stay.
 
         Args:
             item: The item's id, as `view` shows it, or words of it, in any case.
@@ -66,7 +66,7 @@ class Updates:
         return steering.change(self._runner, "forget", item, state)
 
     def correct(self, item: str, text: str, *, state: Any = None) -> Update:
-        """Return the update of `om` that puts another text in the place of an item.
+        """Return the update of `om` that replaces the text of an item.
 
         The log says that a person corrected it, and no reflection changes it.
 
@@ -82,7 +82,7 @@ class Updates:
         return steering.change(self._runner, "correct", item, state, text)
 
     def pin(self, item: str, *, state: Any = None) -> Update:
-        """Return the update of `om` after which no reflection changes an item.
+        """Return the update of `om` that protects an item from reflections.
 
         Args:
             item: As for `forget`.
@@ -95,7 +95,7 @@ class Updates:
         return steering.change(self._runner, "pin", item, state)
 
     def unpin(self, item: str, *, state: Any = None) -> Update:
-        """Return the update of `om` after which reflections may change an item again.
+        """Return the update of `om` that lets reflections change an item again.
 
         Args:
             item: As for `forget`; one that a person pinned or wrote.
@@ -103,7 +103,7 @@ class Updates:
 
         Raises:
             ConfigurationError: When `item` is blank.
-            ItemError: As `forget` does; when the update is written, also where the item is not
+            ItemError: As `forget` does; when the update is written, also if the item is not
                 pinned.
         """
         return steering.change(self._runner, "unpin", item, state)
@@ -131,11 +131,11 @@ class Updates:
         return pinned.pin_message(self._runner, message_id, state)
 
     def unpin_message(self, message_id: str, *, state: Any = None) -> Update:
-        """Return the update of `om` after which a message is shown as any other.
+        """Return the update of `om` that unpins a message.
 
         Args:
             message_id: Its id.
-            state: With one, an `ItemError` is raised here where it is not pinned.
+            state: With one, an `ItemError` is raised here if it is not pinned.
 
         Raises:
             ConfigurationError: When the id is blank.
@@ -163,7 +163,7 @@ class ThreadMemory:
 
     Each method reads or writes the thread as it is then, and has a coroutine function of the same
     name with an `a` before it: `await thread.aremember(...)`. Those that change memory return the
-    id of the act, and raise `ThreadBusyError` where a run under way would write over it.
+    id of the act, and raise `ThreadBusyError` if a run under way would overwrite it.
     """
 
     def __init__(
@@ -250,8 +250,8 @@ class ThreadMemory:
             tool_name: Only calls of this tool and their results.
 
         Raises:
-            ConfigurationError: When an argument cannot be meant, or the thread is not the user's
-                whom the configuration names.
+            ConfigurationError: When an argument is invalid, or the thread belongs to another user
+                than the configuration names.
             ArchiveError: When the archive's storage fails.
         """
         limits = {"before": before, "after": after, "role": role, "tool_name": tool_name}
@@ -269,17 +269,17 @@ class ThreadMemory:
 
     @waited
     def forget(self, item: str) -> Requests[str]:
-        """Take an item out of the log; its messages and earlier checkpoints stay."""
+        """Remove an item from the log; its messages and earlier checkpoints stay."""
         return self._thread.act(lambda now: self._updates.forget(item, state=now))
 
     @waited
     def correct(self, item: str, text: str) -> Requests[str]:
-        """Put another text in the place of an item; no reflection changes it."""
+        """Replace the text of an item; no reflection changes it."""
         return self._thread.act(lambda now: self._updates.correct(item, text, state=now))
 
     @waited
     def pin(self, item: str) -> Requests[str]:
-        """Let no reflection change an item."""
+        """Protect an item from reflections."""
         return self._thread.act(lambda now: self._updates.pin(item, state=now))
 
     @waited
@@ -289,7 +289,7 @@ class ThreadMemory:
 
     @waited
     def undo(self, act: str | None = None) -> Requests[str]:
-        """Take back what a person did: the act of this id, or the newest that stands."""
+        """Undo what a person did: the act with this id, or the newest one."""
         return self._thread.act(lambda _: self._updates.undo(act))
 
     @waited
@@ -299,12 +299,12 @@ class ThreadMemory:
 
     @waited
     def unpin_message(self, message_id: str) -> Requests[str]:
-        """Show a message as any other again."""
+        """Unpin a message."""
         return self._thread.act(lambda now: self._updates.unpin_message(message_id, state=now))
 
     @waited
     def set_title(self, text: str | None) -> Requests[str]:
-        """Give the thread a title that memory never changes; `None` gives it back.
+        """Give the thread a title that memory never changes; `None` lets memory change it again.
 
         Returns:
             The id of the act.
@@ -320,7 +320,7 @@ class ThreadMemory:
 
     @waited
     def adopt(self, *, progress: Progress | None = None) -> Requests[AdoptReport]:
-        """Observe what a long thread has already, so that its next turn need not wait for that.
+        """Observe a long thread in advance, so that its next turn need not wait.
 
         What is left fits the window. Without it, the first turn with memory does the same.
 
@@ -337,14 +337,14 @@ class ThreadMemory:
 
     @waited
     def observe(self) -> Requests[AdoptReport]:
-        """Observe all that the thread has unobserved, now, because its session ends.
+        """Observe the rest of the thread now, because its session ends.
 
-        Jobs at work for it are waited for, what they made is put into the log, and the rest is
-        observed, however little it is. With a shared log, the other threads then know it. A tool
-        call without an answer stays.
+        Waits for its jobs, puts their results into the log, and observes the rest, however little
+        it is. With a shared log, the other threads then know it. A tool call without an answer
+        stays.
 
         Returns:
-            What it came to; `error` says why something is left, where it failed. With memory
+            The result; `error` says why something is left. With memory
             switched off for this run (`om_enabled`, `om_read_only`), nothing is done.
 
         Raises:
@@ -356,7 +356,7 @@ class ThreadMemory:
 
     @waited
     def reflect(self, instruction: str = "") -> Requests[AdoptReport]:
-        """Condense the thread's observations once, now, however small they are.
+        """Condense the thread's observations now, however small they are.
 
         A reflection at work for it is waited for first. Pinned items and standing instructions
         stay, as in each reflection.
@@ -366,8 +366,8 @@ class ThreadMemory:
                 of small talk."`, behind `reflection={"instruction": ...}`.
 
         Returns:
-            What it came to; `log_tokens` is the size now, and `error` says why nothing changed,
-            where it failed. With memory switched off for this run, nothing is done.
+            The result; `log_tokens` is the size now, and `error` says why nothing changed. With
+            memory switched off for this run, nothing is done.
 
         Raises:
             ConfigurationError: As for `adopt`, or when `instruction` is no text.
@@ -384,19 +384,19 @@ class ThreadMemory:
     def move_to(self, resource_id: str) -> Requests[str]:
         """Give the thread to another user or entity, as `move_thread` of the memory does.
 
-        It is the user's whom `config` names until then. Waits for a run under way, and notes the
-        new owner in the thread's state, so that a further run of the former one is refused at once.
+        Until then it belongs to the user that `config` names. Waits for a run under way, and notes
+        the new owner in the thread's state, so that the former owner's next run is refused.
 
         Args:
-            resource_id: Whose it is to be.
+            resource_id: The new owner.
 
         Returns:
             The id of the act.
 
         Raises:
             ConfigurationError: As `move_thread`, or when `config` names no whole thread.
-            ThreadBusyError: When a run goes on for too long. Where it began meanwhile, archive and
-                store are moved already, and the same call moves the rest.
+            ThreadBusyError: When a run goes on for too long. If it began in the meantime, archive
+                and store are moved already, and the same call moves the rest.
             ArchiveError: As `move_thread`.
         """
         return moving.move_to(self._thread, resource_id)

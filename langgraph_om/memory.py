@@ -76,8 +76,8 @@ class ObservationalMemory(metaclass=NoMiddleware):
             chat model, a runnable over messages, a `ModelByInputTokens`, a function of the run's
             configuration that returns one of these, or a list of fallbacks, whose entries may also
             be `{"model": ..., "max_retries": n}`. `None` and `"default"`: the Actor's own model, as
-            `create_memory_agent`, the middleware and `with_second_try` know it; where nobody knows
-            it, `google/gemini-flash-lite-latest`.
+            `create_memory_agent`, the middleware and `with_second_try` know it; if it is
+            unknown, `google/gemini-flash-lite-latest`.
         options: The options of the memory by name, each with its meaning in `MemoryOptions`.
 
     Raises:
@@ -120,9 +120,9 @@ class ObservationalMemory(metaclass=NoMiddleware):
 
     @property
     def actor_window(self) -> int | None:
-        """The most that the Actor's model reads, in tokens; `None` while nobody has said.
+        """The most that the Actor's model reads, in tokens; `None` while it is unknown.
 
-        `max_input_tokens` says it, or the model's profile, which `create_memory_agent`, the
+        It comes from `max_input_tokens` or the model's profile, which `create_memory_agent`, the
         middleware and `with_second_try(model.invoke)` read. `thresholds` fit into it. What a thread
         learns from a refused prompt holds for that thread alone, see `status`.
         """
@@ -140,9 +140,9 @@ class ObservationalMemory(metaclass=NoMiddleware):
         ]
 
     def with_second_try(self, call: Callable[[list[BaseMessage]], Any]) -> Callable[..., Any]:
-        """Return a function that calls the Actor's model with memory, again with less if refused.
+        """Return a function that calls the Actor's model with memory, and retries with less.
 
-        For a graph of your own, in whose node it takes the place of `llm_input_messages`:
+        For your own graph, in place of `llm_input_messages`:
 
             ask = memory.with_second_try(model.invoke)
 
@@ -155,8 +155,8 @@ class ObservationalMemory(metaclass=NoMiddleware):
         text. The state does not change, and `data-om-view-trimmed` says what was left out.
 
         Args:
-            call: Calls the model with messages; what it returns is awaited where it is a coroutine
-                function, such as `model.ainvoke`.
+            call: Calls the model with messages; it may be a coroutine function, such
+                as `model.ainvoke`.
 
         Returns:
             A function of the state and, by name, of `system` and `config`, as those of
@@ -204,12 +204,12 @@ class ObservationalMemory(metaclass=NoMiddleware):
         Args:
             state: As for `llm_input_messages`.
             error: What the model's client raised; how long the prompt may be is read from it.
-            refused: The input that was refused, where it was an earlier answer of this method;
+            refused: The input that was refused, if it was an earlier answer of this method;
                 `None`: that of `llm_input_messages`.
             system: The agent's own system prompt, when it is not among the messages.
 
         Raises:
-            Exception: The error itself, where it is another one, or nothing can be left out.
+            Exception: The error itself, if it is another one, or nothing can be left out.
         """
         return SecondTries(self._runner, state, system, refused=refused).find(error)
 
@@ -272,9 +272,8 @@ class ObservationalMemory(metaclass=NoMiddleware):
     def history(self, states: Any, limit: int = 10) -> list[MemoryRecord]:
         """Return the last record of each generation of a log, newest first.
 
-        A former one of a thread is put in force again by `graph.update_state(config, {"om":
-        record})`, one of a resource by `restore`; the messages after its cursor are then observed
-        anew.
+        To restore an earlier one, use `graph.update_state(config, {"om": record})` for a thread and
+        `restore` for a resource; the messages after its cursor are then observed again.
 
         Args:
             states: `graph.get_state_history(config)`, what a server's client returns for a
@@ -285,13 +284,13 @@ class ObservationalMemory(metaclass=NoMiddleware):
         return read_generations(self._runner, states, limit)
 
     def restore(self, resource_id: str, generation: int) -> MemoryRecord:
-        """Put an earlier generation of a resource's log in force again, as a new one.
+        """Restore an earlier generation of a resource's log, as a new one.
 
-        Its threads take it over with their next step. What was observed since is observed anew,
-        but for messages that left the conversation by `evict`.
+        Its threads take it over with their next step. What was observed since is observed again,
+        except for evicted messages.
 
         Args:
-            resource_id: The user or entity whose log it is.
+            resource_id: The owner of the log.
             generation: The `generation` of an entry of `history`.
 
         Raises:
@@ -328,10 +327,10 @@ class ObservationalMemory(metaclass=NoMiddleware):
             state: As for `llm_input_messages`; blank for a thread that never ran.
             kind: The schema of the value, as in `observation={"extract": {name: kind}}`; `str` for
                 a text.
-            name: Its name, where several have this schema.
+            name: Its name, if several have this schema.
 
         Returns:
-            The value, an object of the schema or a text; `None` where nothing was found yet.
+            The value, an object of the schema or a text; `None` while nothing was found.
 
         Raises:
             ConfigurationError: When no value, or several, have this schema.
@@ -365,7 +364,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
 
         Args:
             state: As for `llm_input_messages`, or a mapping with the conversation alone.
-            config: The run's configuration, which says whose conversation it is.
+            config: The run's configuration, which names the user.
             store: The LangGraph store that is searched, with `retrieval={"vector": True}`.
             args: What the tool takes: `mode`, `query`, `cursor`, `thread_id`, `page`, `limit`,
                 `detail`, `part_index`, `char_offset`, `before`, `after`.
@@ -394,15 +393,15 @@ class ObservationalMemory(metaclass=NoMiddleware):
     ) -> list[SearchHit]:
         """Find messages and observations by words, the best first; asks no model.
 
-        In the archive, or in a conversation that is passed. `retrieval` need not be on. Nothing in
-        the query is an operator; a query without words finds nothing.
+        In the archive, or in a conversation that is passed. `retrieval` need not be on. The
+        query has no operators; a query without words finds nothing.
 
         Args:
             thread_id: The thread to look in, or the ids of several. An empty list finds nothing, so
                 a filter of your own that leaves no thread never searches all.
-            resource_id: The user or entity whose threads to look in; with `thread_id`, whose the
-                thread has to be: another's is searched like one that does not exist, and a state of
-                another's is refused.
+            resource_id: The user or entity to look for; with `thread_id`, the owner of the thread:
+                another's thread is searched like one that does not exist, and another's state is
+                refused.
             state: A conversation to look in instead of the archive: a list of messages, or a state
                 as for `llm_input_messages`, whose observations are found too.
             before: Only what was said before this time, or its ISO text; without a zone it is one
@@ -415,7 +414,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
                 what is near in meaning is found too.
 
         Raises:
-            ConfigurationError: When it is not said where to look, or an argument cannot be meant.
+            ConfigurationError: When no place to look is given, or an argument is invalid.
             ArchiveError: When the archive's storage fails.
         """
         return searching.search(
@@ -448,13 +447,13 @@ class ObservationalMemory(metaclass=NoMiddleware):
             before: Only threads created before this time, or its ISO text.
             after: Only threads created at this time or later.
             page: Which page of that size, from 0.
-            graph: The agent's graph, where to look without an archive: threads are known by the
-                `resource_id` in `configurable` that their runs had. All checkpoints of the user are
-                read, which takes as long as they are many.
+            graph: The agent's graph, to look without an archive: threads are known by the
+                `resource_id` in `configurable` of their runs. This reads all checkpoints of the
+                user.
 
         Raises:
             ConfigurationError: When there is neither archive nor checkpointer, or an argument
-                cannot be meant.
+                is invalid.
             ArchiveError: When the archive's storage fails.
         """
         pages = {"limit": limit, "page": page, "graph": graph}
@@ -482,24 +481,24 @@ class ObservationalMemory(metaclass=NoMiddleware):
 
         Args:
             graph: The agent's compiled graph, with memory and a checkpointer, or a `RemoteGraph`.
-            config: The thread: `{"configurable": {"thread_id": ...}}`, and `resource_id` where a
+            config: The thread: `{"configurable": {"thread_id": ...}}`, and `resource_id` if a
                 log is shared. A thread that belongs to another resource is refused. With a
                 `checkpoint_id`, it is the memory as of then, and a change begins a fork there; with
                 a `checkpoint_ns`, that of a subgraph.
-            as_node: As for `graph.update_state`, with which changes are written; needed where the
+            as_node: As for `graph.update_state`, with which changes are written; needed if the
                 thread was imported, and several nodes could have answered last.
-            wait: Seconds that a change waits at most for a run under way to end. 0: it is written
-                at once, and a run that goes on writes over it.
+            wait: The most seconds that a change waits for a run under way. 0: it is written at
+                once, and a run under way may overwrite it.
 
         Raises:
-            ConfigurationError: When the graph is none, or has no checkpointer, or no thread is
+            ConfigurationError: When `graph` is not a graph, or has no checkpointer, or no thread is
                 named.
         """
         return ThreadMemory(self._runner, graph, config, as_node=as_node, wait=wait)
 
     @property
     def updates(self) -> Updates:
-        """What a person changes, as values, for a tool, a node, or an update of your own."""
+        """A person's changes as updates of `om`, for a tool, a node, or `update_state`."""
         return Updates(self._runner)
 
     # --- Without a graph -------------------------------------------------------------------------
@@ -515,11 +514,11 @@ class ObservationalMemory(metaclass=NoMiddleware):
         final: bool = False,
         working_memory: Any = None,
     ) -> Requests[StepResult]:
-        """Do what memory has to do before one call of the Actor's model.
+        """Do the work of memory before one call of the Actor's model.
 
         Args:
             record: The memory that the last step returned; `None` at first.
-            messages: The whole conversation, with ids where they should be told apart.
+            messages: The whole conversation, with ids if messages may be alike.
             thread_id: The thread's id, for the record and the events.
             config: Configuration with callbacks for the Observer's and Reflector's calls.
             final: Whether the Actor has answered and no call follows; nothing is observed then.
@@ -570,21 +569,21 @@ class ObservationalMemory(metaclass=NoMiddleware):
         last_messages: int | None = None,
         config: RunnableConfig | None = None,
     ) -> Requests[Summary]:
-        """Return what a closed conversation says, such as a call after its end; nothing is kept.
+        """Return the observations of a closed conversation, such as a call; nothing is kept.
 
         The whole conversation is observed by the Observer's model, whatever was observed before,
         in as many questions as `message_tokens` asks for.
 
         Args:
             conversation: A list of messages, or a state as for `llm_input_messages`.
-            thread_id: In its place, a thread of the archive.
+            thread_id: A thread of the archive, instead of a conversation.
             extract: Values to find, as for `observation={"extract": ...}`.
             instruction: Added at the end of the Observer's system prompt, instead of the memory's.
             last_messages: How many of the newest messages to read; `None`: all.
             config: Configuration with callbacks for the model's calls.
 
         Raises:
-            ConfigurationError: When it is not said what to read, or an argument cannot be meant.
+            ConfigurationError: When nothing to read is given, or an argument is invalid.
             ObserverError: When the Observer failed.
             ArchiveError: When the archive's storage fails.
         """
@@ -626,17 +625,17 @@ class ObservationalMemory(metaclass=NoMiddleware):
         """Give a thread to another user or entity, with all that the archive and the store have.
 
         Searches, lists and `recall` of the new owner have it then, and those of the former one do
-        not. Jobs at work for it are given up, and done again in its next turn. A run of the former
-        owner that is under way is refused when it writes next; what it said is in the checkpoint.
+        not. Its jobs are dropped, and started again in its next turn. A run of the former owner
+        that is under way is refused when it writes next; its words are in the checkpoint.
 
-        The thread's record names the new owner from their first turn on, or at once where
+        The thread's record names the new owner from their first turn on, or at once if
         `memory.of(graph, config).move_to(...)` moves it. Working memory of a user stays theirs.
 
         Args:
             thread_id: The thread.
-            resource_id: Whose it is; `None` for nobody's.
-            to_resource_id: Whose it is to be.
-            store: The graph's store; needed where search by meaning (`retrieval.vector`) has put
+            resource_id: The owner; `None` for nobody.
+            to_resource_id: The new owner.
+            store: The graph's store; needed if search by meaning (`retrieval.vector`) has put
                 texts there.
 
         Raises:
@@ -659,13 +658,13 @@ class ObservationalMemory(metaclass=NoMiddleware):
     ) -> Requests[list[str]]:
         """Delete a thread: its messages, observations, titles, search entries and jobs.
 
-        From the archive, from the store, and from the checkpointer where that is passed. A job that
+        From the archive, from the store, and from the checkpointer if it is passed. A job that
         is at work for the thread cannot keep its result any more. Runs on a server that wait for
         it, or for a pause of it, are deleted there, last of all.
 
         Args:
-            resource_id: Whose it is, where no archive knows.
-            store: The graph's store; needed where search by meaning (`retrieval.vector`) has put
+            resource_id: The owner, if there is no archive that knows.
+            store: The graph's store; needed if search by meaning (`retrieval.vector`) has put
                 texts there.
             checkpointer: The graph's checkpointer, to delete the thread's checkpoints too.
 

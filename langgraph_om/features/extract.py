@@ -177,7 +177,7 @@ def _ask_user(
         value = each.form.read_patch(reply.value)
         each.form.check(value)
     except InvalidError as error:
-        return {"name": name, "error": f"what `on_extracted` returned is no such value: {error}"}
+        return {"name": name, "error": f"what `on_extracted` returned is not such a value: {error}"}
     return {"name": name, "patch": value, "value": value, "is_whole": True}
 
 

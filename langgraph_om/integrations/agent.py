@@ -41,9 +41,9 @@ def create_memory_agent(
     name: str | None = None,
     delta: bool = True,
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
-    """Build an agent that talks without end: model, tools, memory.
+    """Build an agent with model, tools and memory, for conversations without a limit.
 
-    A run may say `context={"om_enabled": False}` or `{"resource_id": ...}` (`MemoryContext`).
+    A run may pass `context={"om_enabled": False}` or `{"resource_id": ...}` (`MemoryContext`).
 
     Args:
         model: The Actor's model: a chat model, or its name such as `"openai:gpt-6-luna"`. A memory

@@ -203,8 +203,8 @@ def _check_name(said: str, value: str) -> None:
         )
     else:
         why = (
-            f"and {provider!r} is no known provider; pass a name such as {EXAMPLE!r} that begins "
-            f"with one of {', '.join(sorted(_PROVIDERS))}, or a chat model"
+            f"and {provider!r} is not a known provider; pass a name such as {EXAMPLE!r} that "
+            f"begins with one of {', '.join(sorted(_PROVIDERS))}, or a chat model"
         )
     msg = f"{said}, {why}"
     raise ConfigurationError(msg)

@@ -130,7 +130,7 @@ class OfflineChatModel(BaseChatModel):
     def __init__(self, **fields: Any) -> None:
         unknown = sorted(set(fields) - set(type(self).model_fields))
         if unknown:
-            msg = f"`{unknown[0]}` is no option of `{type(self).__name__}`; leave it out."
+            msg = f"`{unknown[0]}` is not an option of `{type(self).__name__}`; leave it out."
             raise ConfigurationError(msg)
         delay = fields.get("delay", 0.0)
         if not isinstance(delay, int | float) or not 0 <= delay < float("inf"):

@@ -519,7 +519,7 @@ def _read_answers(reply: ModelReply, wanted: Sequence[AskedValue]) -> list[Value
         return [ValueAnswer(value, error=error) for value in wanted]
     said = _read_object(reply.text)
     if said is None:
-        return [ValueAnswer(value, error="the answer is no JSON object") for value in wanted]
+        return [ValueAnswer(value, error="the answer is not a JSON object") for value in wanted]
     return [
         _read(value, said[value.name])
         for value in wanted

@@ -53,10 +53,10 @@ ENDLESS.append(ENDLESS)
         (["mistralai:model"], "langchain-mistralai`"),
         (
             "opena/gpt-6-sol",
-            "'opena' is no known provider; pass a name such as 'openai:",
+            "'opena' is not a known provider; pass a name such as 'openai:",
         ),
-        (["nosuch:model"], "'nosuch' is no known provider; pass a name such as 'openai:"),
-        ("no.such-thing/model", "is no known provider"),
+        (["nosuch:model"], "'nosuch' is not a known provider; pass a name such as 'openai:"),
+        ("no.such-thing/model", "is not a known provider"),
     ],
 )
 def test_what_is_no_model_value_is_refused(value: object, said: str) -> None:
