@@ -34,8 +34,9 @@ SLOW = (
         f"integration/test_{name}.py"
         for name in (
             *("actors_own_model", "archive_outage", "attachments", "background", "bound_reasoning"),
-            *("images_of_the_actor", "neighbours", "overflow", "refusals", "show_state"),
-            *("small_memory_models", "wire"),
+            *("hooks", "images_of_the_actor", "neighbours", "overflow", "refusals"),
+            *("repeated_calls", "search", "show_state", "small_memory_models", "transforms"),
+            *("window", "wire"),
         )
     ),
 )

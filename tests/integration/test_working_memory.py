@@ -89,7 +89,7 @@ def build(door: str, model: ScriptedChatModel, working: WorkingMemory, **kept: A
     return builder.compile(**kept)
 
 
-DOORS = ["agent", "middleware", "graph", "agent alone", "middleware alone", "graph alone"]
+DOORS = ["agent", "middleware", "graph"]
 every_door = pytest.mark.parametrize("door", DOORS)
 
 
