@@ -123,7 +123,7 @@ def record_cycle(event: Event) -> None:
     if error:
         common["error.type"] = "ObserverError"
     usage = told.get("usage") or {}
-    spent = {kind: usage.get(f"{kind}Tokens") or 0 for kind in ("input", "output")}
+    spent = {kind: usage.get(f"{kind}_tokens") or 0 for kind in ("input", "output")}
     if operation == "create_memory":
         number = len(find_spans(told.get("observations") or ""))
     else:
