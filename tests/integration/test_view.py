@@ -161,7 +161,6 @@ def test_a_short_talk_is_called_no_compression() -> None:
     text = str(agent.memory.view(values(agent.graph, on_thread())))
     assert "compression: none" in text
     assert "to 1" not in text
-    assert "buffered: nothing" in text
 
 
 def test_what_was_evicted_counts() -> None:
