@@ -8,7 +8,9 @@ from typing import Any
 
 import httpx
 import pytest
+from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Overwrite
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -255,6 +257,25 @@ async def test_who_may_see_what_is_asked_for_each_request(agent: Agent) -> None:
         refused = await web.post(f"/memory/{THREAD}", data={"action": "undo"}, headers=OURS)
         assert refused.status_code == 403
         assert "trip number" not in refused.text
+
+
+async def test_a_page_shows_the_thread_that_was_authorized(tmp_path: Path) -> None:
+    """Whoever writes a state chooses the thread id in its record."""
+    archive = f"sqlite:///{tmp_path / 'archive.db'}"
+    agent = make_agent("agent", InMemorySaver(), archive=archive)
+    talk(agent.graph, on_thread("theirs", resource_id="bo"), [HumanMessage("My code is OSPREY.")])
+    talk(agent.graph, on_thread("mine", resource_id="ana"), turns(1))
+    forged = {**values(agent.graph, on_thread("mine"))["om"], "thread_id": "theirs"}
+    agent.graph.update_state(on_thread("mine"), {"om": Overwrite(forged)})
+    app = memory_app(
+        agent.memory, graph=agent.graph, authorize=lambda _, thread: thread in (None, "mine")
+    )
+    async with client(app) as web:
+        page = (await web.get("/memory/mine?history&prompt")).text
+        assert "trip number 0" in page
+        assert "OSPREY" not in page
+        assert (await web.get("/memory/theirs")).status_code == 403
+    agent.memory.close()
 
 
 async def test_it_is_mounted_below_a_path_and_asks_a_server(agent: Agent) -> None:
