@@ -398,7 +398,7 @@ def test_mistakes_have_codes_and_say_what_to_do(
         pytest.param(
             ("--url", "http://127.0.0.1:9"),
             3,
-            "`--url` is 'http://127.0.0.1:9': Connect",
+            "`--url`: Connect",
             marks=pytest.mark.slow,  # it retries
         ),
         (("--url", "http://127.0.0.1:9", "--graph", "no.such:graph"), 2, "cannot be imported"),
