@@ -65,7 +65,6 @@ PART_FIELDS: dict[str, dict[str, str]] = {
     "thread-update": name_fields("cycle_id", "thread_id", "old_title", "new_title", "at"),
     "standing": name_fields("cycle_id", "thread_id", "change", "words", "by", "at"),
     "steering": name_fields("id", "action", "at", "before", "after", "record_id", "thread_id"),
-    "pinned": name_fields("id", "messages", "tokens", "room", "at", "record_id", "thread_id"),
     "recalled": {
         "request": "messageId",
         **name_fields("hits", "tokens", "error", "record_id", "thread_id", "at"),

@@ -44,8 +44,10 @@ class Keep(TypedDict):
 
     by: Literal["user", "person"]
     """The user, in what they typed, or a person, by an act."""
-    how: Literal["standing", "remembered", "corrected", "pinned"]
-    """As a standing instruction, which is shown apart from the log, or in it."""
+    how: Literal["standing", "remembered", "corrected", "pinned", "message"]
+    """A standing instruction and a pinned message are shown apart from the log, others in it."""
+    role: NotRequired[str]
+    """Of a pinned message."""
     since: str
 
 
@@ -300,31 +302,6 @@ class StandingEntry(TypedDict):
     """What the user said that ended it."""
 
 
-class PinnedMessage(TypedDict):
-    """A message that a person pinned."""
-
-    id: str
-    role: str
-    text: str
-    """Its words, or their beginning and end where they have no room."""
-    digest: str
-    """Changes when what it says does."""
-    is_whole: bool
-    is_evicted: NotRequired[bool]
-    """Whether memory removed it from the conversation, as the archive has it."""
-
-
-class Pins(TypedDict):
-    """The messages that a person pinned in a thread."""
-
-    messages: list[PinnedMessage]
-    """In the order in which they were pinned."""
-    act: str
-    """The id of the last act."""
-    is_new: NotRequired[bool]
-    """Whether the stream was not told of them as they are now."""
-
-
 class RecalledHit(TypedDict):
     """An earlier message that a search for the live request found."""
 
@@ -370,8 +347,18 @@ class TitleState(TypedDict, total=False):
     """What asking for it has cost."""
 
 
-SteeringAction = Literal["remember", "forget", "correct", "pin", "unpin", "undo", "end"]
-"""What a person does to an item of the log, or how the user ends a standing instruction."""
+SteeringAction = Literal[
+    "remember",
+    "forget",
+    "correct",
+    "pin",
+    "unpin",
+    "pin-message",
+    "unpin-message",
+    "undo",
+    "end",
+]
+"""What a person does to an item, or how the user ends a standing instruction."""
 
 
 class ItemPlace(TypedDict):
@@ -600,8 +587,8 @@ class MemoryRecord(TypedDict, total=False):
     missing where it does not."""
     steered: NotRequired[list[SteeredItem]]
     """What a person did to the log, oldest first; missing where nobody did anything."""
-    pinned: NotRequired[Pins]
-    """Missing where nobody pinned a message."""
+    pinned: NotRequired[list[Group]]
+    """The messages that a person pinned, in their words, each with its message as its source."""
     recalled: NotRequired[RecalledBlock]
     """What was found for the live request; missing before the first search."""
     archived: NotRequired[str | None]
@@ -1071,7 +1058,10 @@ class Steered(TypedDict):
     action: SteeringAction
     at: str
     item: NotRequired[str | None]
-    """An item's id, or words of it; of `undo`, the id of an act. `None`: the newest one."""
+    """An item's id, or words of it; a message's id; of `undo`, the id of an act. `None`: the newest
+    one."""
+    message: NotRequired[Group]
+    """What is kept of a message that is pinned."""
     text: NotRequired[str]
     """Of a new item: its lines."""
     day: NotRequired[str]
@@ -1092,19 +1082,6 @@ class Titled(TypedDict):
     at: str
     error: NotRequired[str]
     usage: NotRequired[Usage]
-
-
-class MessagesPinned(TypedDict):
-    """A person pins a message or lets go of one, or one has changed."""
-
-    type: Literal["messages-pinned"]
-    id: str
-    """Of the act."""
-    at: str
-    pin: list[PinnedMessage]
-    """Those that are pinned, or that say something else now."""
-    unpin: list[str]
-    """Ids of those that are not pinned any more."""
 
 
 class Recalled(RecalledBlock):
@@ -1154,22 +1131,6 @@ class SteeringTold(TypedDict):
     before: str | None
     """The item's lines, with their heading."""
     after: str | None
-    record_id: str
-    thread_id: str
-
-
-class PinnedTold(TypedDict):
-    """Which messages are pinned."""
-
-    type: Literal["pinned"]
-    id: str
-    """Of the last act."""
-    at: str
-    messages: list[dict[str, Any]]
-    """Their ids and roles, and whether they are shown whole."""
-    tokens: int
-    room: int
-    """How many tokens they may have."""
     record_id: str
     thread_id: str
 
@@ -1320,12 +1281,10 @@ Event = (
     | TitleAsked
     | Steered
     | Titled
-    | MessagesPinned
     | Recalled
     | TitleChanged
     | StandingChanged
     | SteeringTold
-    | PinnedTold
     | Extracted
     | ViewTrimmed
     | Tripwire

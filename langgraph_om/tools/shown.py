@@ -14,7 +14,7 @@ from typing import Any, Final
 from langgraph_om.core.content.dates import read_zone
 from langgraph_om.core.content.text import show_key
 from langgraph_om.core.items import LogItem, is_protected, list_items, read_head
-from langgraph_om.core.record.kept import list_pinned
+from langgraph_om.core.record.kept import list_pinned, name_pinned
 from langgraph_om.core.record.record import (
     find_label,
     is_shared,
@@ -317,9 +317,8 @@ def list_values(record: MemoryRecord) -> list[tuple[str, str, str]]:
         found.append(
             (name, text, f"The last question for it found nothing: {error}" if error else "")
         )
-    for message in list_pinned(record):
-        remark = "" if message["is_whole"] else "Shown in part: no room"
-        found.append((f"pinned message {message['id']}", message["text"], remark))
+    pinned = list_pinned(record)
+    found += [(f"pinned message {name_pinned(each)}", each["text"], "") for each in pinned]
     return [value for value in found if value[1] or value[2]]
 
 
@@ -333,13 +332,16 @@ _ACTS: Final = {
     "correct": "Corrected",
     "pin": "Pinned",
     "unpin": "Unpinned",
+    "pin-message": "Pinned the message",
+    "unpin-message": "Unpinned the message",
     "undo": "Took back",
+    "end": "The user ended",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class ShownAct:
-    """A change that a person made."""
+    """A change that a person made, or an instruction that the user ended."""
 
     id: str
     done: str
@@ -351,7 +353,7 @@ class ShownAct:
 
     @property
     def words(self) -> str:
-        """The observation before the change and after it."""
+        """The observation before the change and after it, or what the user said that ended it."""
         return " → ".join(dict.fromkeys(filter(None, (self.before, self.after))))
 
 
@@ -365,7 +367,7 @@ def list_acts(record: MemoryRecord) -> list[ShownAct]:
             at=datetime.fromisoformat(act["at"]).astimezone(zone),
             is_undone=act["undone"],
             before=_write_act_group(act["before"]),
-            after=_write_act_group(act["after"]),
+            after=act.get("by", "") or _write_act_group(act["after"]),
         )
         for act in reversed(record.get("steered", [])[-_MOST_ACTS:])
     ]

@@ -95,34 +95,43 @@ def test_a_fork_and_another_thread_have_their_own() -> None:
     assert CONTRACT not in prompts[-1]
 
 
-def test_an_edit_is_followed_and_a_removed_message_is_let_go() -> None:
-    agent, memory, prompts = build()
+@pytest.mark.parametrize("options", [{}, {"archive": "sqlite:///:memory:", "evict": True}])
+def test_its_words_stay_as_they_were_pinned(options: Any) -> None:
+    agent, memory, prompts = build(**options)
     say(agent, CONTRACT, id="contract")
     memory.of(agent, CONFIG).pin_message("contract")
+    edited = HumanMessage(CONTRACT.replace("400", "500"), id="contract")
+    agent.update_state(CONFIG, {"messages": [edited]})
     chat(agent, 3)
-    edited = CONTRACT.replace("400", "500")
-    agent.update_state(CONFIG, {"messages": [HumanMessage(edited, id="contract")]})
-    say(agent, "And now?")
-    assert edited in prompts[-1]
-    assert CONTRACT not in prompts[-1]
-    agent.update_state(CONFIG, {"messages": [RemoveMessage("contract")]})
-    say(agent, "And now?")
-    assert "§1 Ana" not in prompts[-1]
-
-
-@pytest.mark.parametrize("is_evicted", [False, True])
-def test_what_a_user_removes_is_let_go_and_what_memory_evicts_stays(*, is_evicted: bool) -> None:
-    agent, memory, prompts = build(archive="sqlite:///:memory:", evict=True)
-    say(agent, CONTRACT, id="contract")
-    memory.of(agent, CONFIG).pin_message("contract")
-    chat(agent, 12 if is_evicted else 0)
-    ids = [message.id for message in agent.get_state(CONFIG).values["messages"]]
-    assert ("contract" not in ids) == is_evicted
-    if not is_evicted:
-        say(agent, "Hello")
+    assert CONTRACT in prompts[-1]
+    if not options:
         agent.update_state(CONFIG, {"messages": [RemoveMessage("contract")]})
+    chat(agent, 8)
+    assert CONTRACT in prompts[-1]
+    memory.of(agent, CONFIG).unpin_message("contract")
     say(agent, "And now?")
-    assert (CONTRACT in prompts[-1]) == is_evicted
+    assert CONTRACT not in prompts[-1]
+
+
+def test_it_is_undone_as_all_that_a_person_does() -> None:
+    agent, memory, prompts = build()
+    thread = memory.of(agent, CONFIG)
+    say(agent, CONTRACT, id="contract")
+    pinned = thread.pin_message("contract")
+    thread.remember("Ana likes tea")
+    thread.unpin_message("contract")
+    chat(agent, 4)
+    assert CONTRACT not in prompts[-1]
+    thread.undo()
+    say(agent, "And now?")
+    assert CONTRACT in prompts[-1]
+    thread.undo(pinned)
+    say(agent, "And now?")
+    assert CONTRACT not in prompts[-1]
+    assert "Ana likes tea" in prompts[-1]
+    thread.undo()
+    say(agent, "And now?")
+    assert "Ana likes tea" not in prompts[-1]
 
 
 def test_beyond_the_room_the_beginning_and_the_end_are_shown() -> None:
@@ -135,12 +144,6 @@ def test_beyond_the_room_the_beginning_and_the_end_are_shown() -> None:
     assert "Last words." in prompts[-1]
     assert "characters omitted" in prompts[-1]
     assert long not in prompts[-1]
-    # Of the same length, and only where it is shown last.
-    edited = long.replace("Last words.", "Late words.")
-    agent.update_state(CONFIG, {"messages": [HumanMessage(edited, id="long")]})
-    say(agent, "And now?")
-    assert "Late words." in prompts[-1]
-    assert "Last words." not in prompts[-1]
     say(agent, CONTRACT, id="contract")
     with pytest.raises(ItemError, match="no room"):
         memory.of(agent, CONFIG).pin_message("contract")
@@ -164,41 +167,35 @@ def test_a_pinned_message_cannot_close_its_tag() -> None:
     assert prompts[-1].count("</pinned-message>") == 1
 
 
-def test_the_stream_tells_which_messages_are_pinned_once_and_where_that_changes() -> None:
+def test_the_stream_tells_of_it_once() -> None:
     agent, memory, _ = build()
     say(agent, CONTRACT, id="contract")
 
     def told(text: str) -> list[Any]:
         given: Any = {"messages": [HumanMessage(text)]}
         parts = agent.stream(given, CONFIG, stream_mode="custom")
-        return [part["data"] for part in parts if part["type"] == "data-om-pinned"]
+        return [part["data"] for part in parts if part["type"] == "data-om-steering"]
 
     assert told("Hello") == []
     act = memory.of(agent, CONFIG).pin_message("contract")
     (data,) = told("And?")
-    assert data["id"] == act
-    assert data["messages"] == [{"id": "contract", "role": "user", "isWhole": True}]
-    assert 0 < data["tokens"] <= data["room"]
-    assert data["threadId"] == "t"
+    assert (data["id"], data["action"], data["after"]) == (act, "pin-message", CONTRACT)
     assert told("And then?") == []
-    agent.update_state(CONFIG, {"messages": [HumanMessage("Torn up.", id="contract")]})
-    (changed,) = told("And now?")
-    assert changed["tokens"] < data["tokens"]
     memory.of(agent, CONFIG).unpin_message("contract")
     (gone,) = told("And so?")
-    assert (gone["messages"], gone["tokens"]) == ([], 0)
+    assert (gone["action"], gone["before"]) == ("unpin-message", CONTRACT)
 
 
 async def test_it_can_be_pinned_without_blocking_the_event_loop() -> None:
     agent, memory, prompts = build()
     await agent.ainvoke({"messages": [HumanMessage(CONTRACT, id="contract")]}, CONFIG)
     act = await memory.of(agent, CONFIG).apin_message("contract")
-    assert agent.get_state(CONFIG).values["om"]["pinned"]["act"] == act
+    assert agent.get_state(CONFIG).values["om"]["steered"][-1]["id"] == act
     for _ in range(4):
         await agent.ainvoke({"messages": [HumanMessage("Well. " * 100)]}, CONFIG)
     assert CONTRACT in prompts[-1]
     await memory.of(agent, CONFIG).aunpin_message("contract")
-    assert agent.get_state(CONFIG).values["om"]["pinned"]["messages"] == []
+    assert agent.get_state(CONFIG).values["om"]["pinned"] == []
 
 
 def test_the_command_pins_and_unpins(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,8 +22,6 @@ from typing_extensions import is_typeddict
 from langgraph_om.core.record.archived import begin_anew, note_archived, note_evicted, note_number
 from langgraph_om.core.record.kept import (
     leave_recalled,
-    note_pins_told,
-    pin_messages,
     set_recalled,
     set_values,
 )
@@ -281,7 +279,6 @@ def note_step(record: MemoryRecord, event: Stepped) -> None:
     record["tripwire"] = None
     note_title_told(record)
     note_acts_told(record)
-    note_pins_told(record)
 
 
 def note_windows(record: MemoryRecord, event: WindowsKnown) -> None:
@@ -506,12 +503,11 @@ _REDUCERS: dict[str, Callable[[MemoryRecord, Any], None]] = {
     "titled": set_title,
     "title-words": note_words,
     "title-asked": note_asked,
-    "messages-pinned": pin_messages,
     "recalled": set_recalled,
 }
 _STREAMED = frozenset(
     {"observation-start", "extracted", "status", "view-trimmed", "tripwire"}
-    | {"thread-update", "standing", "steering", "pinned"}
+    | {"thread-update", "standing", "steering"}
 )
 
 

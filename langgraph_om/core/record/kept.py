@@ -10,11 +10,9 @@ from langgraph_om.core.forms import merge
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.wire import (
     Extraction,
+    Group,
     MemoryRecord,
-    MessagesPinned,
     Opened,
-    PinnedMessage,
-    Pins,
     Recalled,
     RecalledBlock,
 )
@@ -71,43 +69,23 @@ def _apply(item: Extraction, value: Any) -> Any:
 # Pinned messages.
 
 
-def list_pinned(record: Mapping[str, Any]) -> list[PinnedMessage]:
+def list_pinned(record: Mapping[str, Any]) -> list[Group]:
     """Return the messages that a person pinned, in the order in which that was done."""
-    pins: Pins | None = record.get("pinned")
-    return pins["messages"] if pins is not None else []
+    pinned: list[Group] = record.get("pinned", [])
+    return pinned
 
 
-def pin_messages(record: MemoryRecord, event: MessagesPinned) -> None:
-    """Pin messages, and let go of others."""
-    new = {message["id"]: message for message in event["pin"]}
-    kept = [new.pop(message["id"], message) for message in list_pinned(record)]
-    messages = [each for each in [*kept, *new.values()] if each["id"] not in event["unpin"]]
-    former = record.get("pinned")
-    pins: Pins = {"messages": messages, "act": event["id"]}
-    is_same = former is not None and _list_shown(former) == _list_shown(pins)
-    if former is None or former.get("is_new") or not is_same:
-        pins["is_new"] = True
-    record["pinned"] = pins
-
-
-def _list_shown(pins: Pins) -> list[Any]:
-    return [{**each, "is_evicted": None} for each in pins["messages"]]
-
-
-def note_pins_told(record: MemoryRecord) -> None:
-    """Note that the stream was told of them as they are."""
-    if "pinned" in record:
-        pins = record["pinned"]
-        record["pinned"] = {"messages": pins["messages"], "act": pins["act"]}
+def name_pinned(group: Group) -> str:
+    """Return the id of a pinned message."""
+    return group["sources"][0][0]
 
 
 def write_pinned(record: MemoryRecord) -> str:
     """Return the messages for the system message."""
-    pinned = list_pinned(record)
     blocks = [
-        f'<pinned-message id="{escape_attribute(each["id"])}" role="{each["role"]}">\n'
-        f"{escape(each['text'])}\n</pinned-message>"
-        for each in pinned
+        f'<pinned-message id="{escape_attribute(name_pinned(each))}" '
+        f'role="{each["keep"].get("role", "")}">\n{escape(each["text"])}\n</pinned-message>'
+        for each in list_pinned(record)
     ]
     return fill("pinned_messages", messages="\n\n".join(blocks)) if blocks else ""
 

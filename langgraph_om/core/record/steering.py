@@ -17,6 +17,7 @@ from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.content.text import for_terminal
 from langgraph_om.core.items import LogItem, find_spans, list_items, read_head, replace_spans
+from langgraph_om.core.record.kept import list_pinned, name_pinned
 from langgraph_om.core.record.outbox import add_to_outbox
 from langgraph_om.core.wire import (
     ActsGone,
@@ -337,10 +338,7 @@ def _undo(
     """Put back what was there before an act, under the id that it had."""
     former = _find_act(acts, event.get("item"))
     left, again = former["after"], former["before"]
-    undone = [
-        cast("SteeredItem", {**act, "undone": True}) if act is former else act for act in acts
-    ]
-    noted = _note(undone, event, left, again)
+    noted = _note(_mark_undone(acts, former), event, left, again)
     groups = [again] if again is not None else []
     ids = [group["id"] for group in log]
     place = former.get("place")
@@ -365,6 +363,10 @@ def _undo(
         left, groups = item.group, _order(item, rest, groups)
     changed = _splice(log, left["id"], groups)
     return Steering(changed, list(chunks), noted, left["id"], groups)
+
+
+def _mark_undone(acts: Sequence[SteeredItem], former: SteeredItem) -> list[SteeredItem]:
+    return [cast("SteeredItem", {**act, "undone": True}) if act is former else act for act in acts]
 
 
 def _find_act(acts: Sequence[SteeredItem], wanted: str | None) -> SteeredItem:
@@ -392,10 +394,41 @@ def do_act(record: MemoryRecord, event: Steered) -> None:
     acts = record.get("steered", [])
     if any(act["id"] == event["id"] for act in acts):
         return
+    if _act_on_message(record, event):
+        return
     thread_id = record["thread_id"]
     done = steer(record["log"], record["chunks"], acts, event, thread_id=thread_id)
     record["chunks"] = done.chunks
     _keep_done(record, done)
+
+
+def _act_on_message(record: MemoryRecord, event: Steered) -> bool:
+    """Pin or unpin a message, or take that back; return whether an act is one of these."""
+    acts, pinned = record.get("steered", []), list_pinned(record)
+    if event["action"] == "undo":
+        former = _find_act(acts, event.get("item"))
+        before, after = former["after"], former["before"]
+        acts = _mark_undone(acts, former)
+        if not _is_message(before) and not _is_message(after):
+            return False
+    elif event["action"] in ("pin-message", "unpin-message"):
+        key = event.get("item")
+        before = next((each for each in pinned if name_pinned(each) == key), None)
+        after = event.get("message")
+        if before is None and after is None:
+            msg = f"the message {key!r} is not pinned; pinned are {[*map(name_pinned, pinned)]}"
+            raise ItemError(msg)
+    else:
+        return False
+    others = {name_pinned(group) for group in (before, after) if group is not None}
+    kept = [each for each in pinned if name_pinned(each) not in others]
+    record["pinned"] = [*kept, *filter(None, [after])]
+    record["steered"] = _note(acts, event, before, after)
+    return True
+
+
+def _is_message(group: Group | None) -> bool:
+    return group is not None and "keep" in group and group["keep"]["how"] == "message"
 
 
 def end_item(record: MemoryRecord, group_id: str, cycle_id: str, at: str, by: str) -> None:

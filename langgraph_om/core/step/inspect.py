@@ -34,7 +34,6 @@ from langgraph_om.core.record.window import (
     find_edited,
     select_live_chunks,
 )
-from langgraph_om.core.step.pinned import follow_pins, tell_pins
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import (
     ActorWindow,
@@ -316,7 +315,6 @@ def inspect(  # noqa: C901, PLR0912 all that a step does, in order
         yield from parts.sharing.exchange(step)
     if parts.working is not None:
         yield from parts.working.refresh(step)
-    follow_pins(step)
     if not step.is_final:
         step.decision = _choose(step, must_proceed=must_proceed)
         if goes_on(step.decision, buffering_waits=buffering_waits):
@@ -332,7 +330,6 @@ def inspect(  # noqa: C901, PLR0912 all that a step does, in order
 
 def _prepare_actor(step: Step, parts: Parts) -> EffectFlow[None]:
     """Search for the live request, and tell the stream what people have changed."""
-    tell_pins(step)
     if parts.inject is not None:
         yield from parts.inject.search(step)
     step.events += tell_acts(step.record)

@@ -510,8 +510,8 @@ def pins_not_shown(now: Moment) -> list[str]:
     problems = [f"{key} is pinned, and is not shown" for key in pinned if key not in shown]
     problems += [f"{key} is shown, and nobody pinned it" for key in shown.keys() - {*pinned}]
     for key in shown.keys() & {*pinned}:
-        message = now.told.messages[key]
-        if not is_same_or_cut(shown[key], message.text.strip()):
+        said = [now.told.messages[key], *now.told.versions.get(key, [])]
+        if not any(is_same_or_cut(shown[key], each.text.strip()) for each in said):
             problems.append(f"{key} is pinned, and other words are shown: {shown[key]!r}")
     return problems
 
@@ -529,7 +529,7 @@ _PIN_CUT = re.compile(r"\s*\[?\.*\s*[\d,]+ characters omitted[^\n\]]*\]?\s*")
 
 
 def _pins(now: Moment) -> Any:
-    return now.record.get("pinned", {}).get("messages")
+    return now.record.get("pinned")
 
 
 # --- 8: rendering and parsing are inverse on what was committed -----------------------------------

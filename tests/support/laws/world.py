@@ -571,7 +571,6 @@ class World:
         thread.told.is_adrift |= bool(named) and left.isdisjoint(named)
         self._update(thread, worker, {"messages": [RemoveMessage(id=key) for key in keys]})
         thread.told.taken_back.update(keys)
-        thread.told.pinned = [key for key in thread.told.pinned if key not in keys]
         thread.told.removed.update(keys)
 
     def pin(self, thread: Thread, worker: Worker, key: str) -> None:
