@@ -129,6 +129,9 @@ def test_user_ends_it_and_a_fork_from_before_still_has_it() -> None:
     talk(agent, ENDING, *turns(6, start=6))
     assert rules(agent) == []
     assert "Standing instructions of the user" not in actor.texts[-1]
+    page = agent.memory.view(agent.graph.get_state(CONFIG)).to_html()
+    assert "The user ended" in page
+    assert str(ENDING.content) in page
     assert any("in force:\nS1: " in shown for shown in observer.shown), "it is shown what holds"
     forked = [rule.words for rule in agent.memory.rules(before)]
     assert forked == [ORDER]
