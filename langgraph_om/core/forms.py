@@ -174,7 +174,7 @@ class SchemaForm:
 
     def __post_init__(self) -> None:
         if self.json_schema.get("type") != "object":
-            msg = f"`schema` is {self.schema!r}, which describes no object; {_SCHEMA_HINT}"
+            msg = _tell_of_schema(self.schema, "which describes no object")
             raise ConfigurationError(msg)
 
     @cached_property
@@ -182,13 +182,28 @@ class SchemaForm:
         try:
             return TypeAdapter(self.schema)
         except (PydanticUserError, TypeError, NameError) as error:
-            reason = f"which pydantic cannot read ({_first_line(error)})"
-            msg = f"`schema` is {self.schema!r}, {reason}; {_SCHEMA_HINT}"
+            msg = _tell_of_schema(self.schema, f"which pydantic cannot read ({_first_line(error)})")
             raise ConfigurationError(msg) from error
 
     @cached_property
     def _validator(self) -> Any:
-        return build_validator(self.schema)
+        """What checks values against a JSON Schema."""
+        try:
+            from jsonschema.exceptions import SchemaError  # noqa: PLC0415 an extra
+            from jsonschema.validators import validator_for  # noqa: PLC0415 the same
+        except ImportError as error:
+            msg = (
+                "`schema` is a JSON Schema, which needs the package 'jsonschema'; install it with "
+                "`pip install 'langgraph-om[jsonschema]'`, or pass a pydantic model"
+            )
+            raise ConfigurationError(msg) from error
+        kind = validator_for(self.schema)
+        try:
+            kind.check_schema(self.schema)
+        except SchemaError as error:
+            msg = _tell_of_schema(self.schema, f"which is no valid JSON Schema ({error.message})")
+            raise ConfigurationError(msg) from error
+        return kind(self.schema)
 
     @cached_property
     def json_schema(self) -> dict[str, Any]:
@@ -200,8 +215,7 @@ class SchemaForm:
         try:
             return {**self._adapter.json_schema(), **more}
         except PydanticUserError as error:
-            reason = f"which has no JSON Schema ({_first_line(error)})"
-            msg = f"`schema` is {self.schema!r}, {reason}; {_SCHEMA_HINT}"
+            msg = _tell_of_schema(self.schema, f"which has no JSON Schema ({_first_line(error)})")
             raise ConfigurationError(msg) from error
 
     @property
@@ -272,33 +286,12 @@ class SchemaForm:
 
 Form = TemplateForm | SchemaForm
 
-_SCHEMA_HINT = (
-    'pass a pydantic model, a TypedDict, a dataclass or a JSON Schema with `"type": "object"`'
-)
 
-
-def build_validator(schema: Mapping[str, Any]) -> Any:
-    """Return what checks values against a JSON Schema.
-
-    Raises:
-        ConfigurationError: When it is no valid one, or the package `jsonschema` is missing.
-    """
-    try:
-        from jsonschema.exceptions import SchemaError  # noqa: PLC0415 an extra
-        from jsonschema.validators import validator_for  # noqa: PLC0415 the same
-    except ImportError as error:
-        msg = (
-            "`schema` is a JSON Schema, which needs the package 'jsonschema'; install it with "
-            "`pip install 'langgraph-om[jsonschema]'`, or pass a pydantic model"
-        )
-        raise ConfigurationError(msg) from error
-    kind = validator_for(schema)
-    try:
-        kind.check_schema(schema)
-    except SchemaError as error:
-        msg = f"`schema` is no valid JSON Schema: {error.message}; {_SCHEMA_HINT}"
-        raise ConfigurationError(msg) from error
-    return kind(schema)
+def _tell_of_schema(schema: Any, reason: str) -> str:
+    return (
+        f"`schema` is {schema!r}, {reason}; pass a pydantic model, a TypedDict, a dataclass or a "
+        'JSON Schema with `"type": "object"`'
+    )
 
 
 def _clean(value: Any, path: tuple[str | int, ...] = ()) -> Any:

@@ -15,6 +15,7 @@ import re
 from binascii import Error as BadBase64
 from binascii import a2b_base64
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -296,12 +297,9 @@ def holds_bound_reasoning(message: BaseMessage) -> bool:
     """Return whether an answer holds reasoning that is valid behind one prefix alone."""
     if not isinstance(message, AIMessage):
         return False
-    content, thinking = message.content, message.additional_kwargs.get("thinking")
-    if thinking is None and not isinstance(content, list):  # nearly all are text
-        return False
-    blocks = content if isinstance(content, list) else []
-    is_signed = any(map(_is_signed, blocks)) or _is_signed_value(thinking)  # as in ChatBedrock
-    return is_signed and _may_be_claude(message)
+    blocks = message.content if isinstance(message.content, list) else []
+    beside = message.additional_kwargs.get("thinking")  # as in ChatBedrock
+    return (any(map(_is_signed, blocks)) or _is_signed_value(beside)) and _may_be_claude(message)
 
 
 def without_bound_reasoning(message: BaseMessage) -> BaseMessage | None:
@@ -392,13 +390,9 @@ OpenRouter are usual."""
 
 def find_cache_life(newest_first: Iterable[BaseMessage]) -> int:
     """Return how many seconds the provider of the newest answer keeps a prompt in its cache."""
-    for message in newest_first:
-        provider = find_provider(message)
-        if provider is None:
-            continue
-        model = str(message.response_metadata.get("model_name") or "").lower()
+    for provider, model in _list_models(newest_first):
         for providers, models, seconds in _CACHE_SECONDS:
-            if providers.match(provider.lower()) and models.match(model):
+            if providers.match(provider.lower()) and models.match(model.lower()):
                 return seconds
         break
     return USUAL_CACHE_SECONDS
@@ -410,14 +404,15 @@ def find_provider_change(newest_first: Iterable[BaseMessage]) -> tuple[str, str]
     Answers that name no provider are passed over. A model is its provider, a slash and its name,
     or the provider alone.
     """
-    newest: tuple[str, str] | None = None
-    for message in newest_first:
-        provider = find_provider(message)
-        if provider is None:
-            continue
-        name = message.response_metadata.get("model_name")
-        model = f"{provider}/{name}" if name else provider
-        if newest is not None:
-            return (model, newest[1]) if provider != newest[0] else None
-        newest = provider, model
-    return None
+    models = [*islice(_list_models(newest_first), 2)]
+    if len({provider for provider, _ in models}) < 2:  # noqa: PLR2004 two answers
+        return None
+    newest, before = ("/".join(filter(None, model)) for model in models)
+    return before, newest
+
+
+def _list_models(messages: Iterable[BaseMessage]) -> Iterator[tuple[str, str]]:
+    """Give provider and model of each answer that names its provider."""
+    for message in messages:
+        if provider := find_provider(message):
+            yield provider, str(message.response_metadata.get("model_name") or "")

@@ -174,13 +174,12 @@ class Placeholders:
 
 def role_of(message: BaseMessage) -> str | None:
     """Tell whose words a message holds; None when it is no part of the conversation."""
-    known = _ROLES_OF_TYPES.get(type(message))
-    if known is not None:  # the common case, without a look at all kinds
-        return None if is_reminder(message) else _role_by_mark(message) or known
     if isinstance(message, SystemMessage | RemoveMessage) or is_reminder(message):
         return None
     if isinstance(message, HumanMessage):
-        return _role_by_mark(message) or "user"
+        if not message.additional_kwargs.get("lc_source"):
+            return "user"
+        return SUMMARY if is_summary(message) else NOTIFICATION
     if isinstance(message, AIMessage):
         return "assistant"
     if isinstance(message, ToolMessage | FunctionMessage):
@@ -193,20 +192,6 @@ def role_of(message: BaseMessage) -> str | None:
 def is_summary(message: BaseMessage) -> bool:
     """Return whether a summarisation of LangChain or deepagents wrote a message, by their mark."""
     return message.additional_kwargs.get("lc_source") == "summarization"
-
-
-def _role_by_mark(message: BaseMessage) -> str | None:
-    """Return the role of what a harness wrote as a `HumanMessage`; `None` for a user's words."""
-    if not isinstance(message, HumanMessage) or not message.additional_kwargs.get("lc_source"):
-        return None
-    return SUMMARY if is_summary(message) else NOTIFICATION
-
-
-_ROLES_OF_TYPES: Final[Mapping[type[BaseMessage], str]] = {
-    HumanMessage: "user",
-    AIMessage: "assistant",
-    ToolMessage: "tool",
-}
 
 
 def plain_text(message: BaseMessage) -> str | None:
