@@ -90,14 +90,14 @@ def test_the_first_agent_remembers_after_a_restart_and_is_looked_into_corrected_
     commands = re.findall(r"^langgraph-om (.*)", text, re.MULTILINE)
     assert [each.split()[0] for each in commands] == ["list", "show", "search", "correct"]
     not_reached = 3
-    assert "the database has no table 'checkpoints'" in ask(commands[0], code=not_reached)
+    assert '"checkpoints" does not exist' in ask(commands[0], code=not_reached)
 
     first = run(project, "agent.py", typed="\n".join([*TALK, "", ""]))
     assert first.count("agent: Noted.") == len(TALK)
-    assert "ferry leaves Kiel" in first[first.index("memory of first") :]
+    assert "ferry leaves Kiel" in first[first.index("Memory of first") :]
 
     again = run(project, "agent.py", typed="When does our ferry leave?\n\n")
-    assert "18:45" in again[: again.index("memory of first")]
+    assert "18:45" in again[: again.index("Memory of first")]
 
     for command in commands[:3]:
         assert re.search(r"^first|ferry", ask(command), re.MULTILINE)
@@ -126,4 +126,4 @@ def test_the_first_agent_can_be_tried_without_a_key(
     program.write_text(code.replace(line, double), encoding="utf-8")
     told = run(project, "agent.py", typed="\n".join([*TALK, "", ""]))
     assert told.count("agent: Noted.") == len(TALK)
-    assert "ferry leaves Kiel" in told[told.index("memory of first") :]
+    assert "ferry leaves Kiel" in told[told.index("Memory of first") :]
