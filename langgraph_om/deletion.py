@@ -1,17 +1,26 @@
-"""Delete what is known of a thread or a user, wherever memory, or LangGraph for it, keeps that.
+"""Delete or move what is known of a thread or a user, wherever memory, or LangGraph, keeps that.
 
-Where something would be left that a call cannot reach, it raises, and says what; the order is such
-that the same call can be made again: checkpoints go first, as the archive knows the threads.
+Both go one way: the state, the archive with its jobs, the texts of search by meaning, working
+memory, and what this process remembers. Where something would be left that a call cannot reach, it
+raises, and says what. The order is such that the same call can be made again: checkpoints are
+deleted first, as the archive knows the threads, and written last when a thread moves, as the
+archive says whose it is.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
+
+from langchain_core.runnables import RunnableConfig
 
 from langgraph_om.archive import IN_STORE, StoreUse
+from langgraph_om.archive.types import describe_shared_log
+from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.effects import Requests, call_function, call_graph
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.meaning import Meaning
@@ -21,8 +30,60 @@ from langgraph_om.runtime.executors import BackgroundBuffering, ForgettingExecut
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.telemetry import record_deletion
 
+logger = logging.getLogger("langgraph_om")
+
 PAGE: Final = 200
 """How many threads, or checkpoints, are asked for at once."""
+
+
+# --- Moving --------------------------------------------------------------------------------------
+
+
+def move_to(thread: GraphThread, resource_id: str) -> Requests[str]:
+    """Give a thread to another user, in its state too."""
+    runner, given = thread.runner, thread.config.get("configurable", {})
+    if narrow := [name for name in ("checkpoint_id", "checkpoint_ns") if given.get(name)]:
+        msg = f"`config` has a `{narrow[0]}`; a thread is moved as a whole: leave it out"
+        raise ConfigurationError(msg)
+    former = runner.runs.find_resource(thread.config)
+    yield from thread.rest(also_of=resource_id)
+    move = partial(move_thread, runner, thread.id, former, resource_id, thread.store)
+    yield from call_function(move, "om_move")
+    moved = {"configurable": {**given, "resource_id": resource_id}}
+    thread.config = cast("RunnableConfig", {**thread.config, **moved})
+    scope = runner.settings.scope
+    named = {"thread_id": thread.id, "resource_id": resource_id, "scope": scope}
+    key = derive_id("om", scope, thread.id, resource_id)
+    return (yield from thread.act(lambda _: [{"type": "opened", "id": key, **named}]))
+
+
+def move_thread(
+    runner: StepRunner, thread_id: str, resource_id: str | None, to_resource_id: str, store: Any
+) -> None:
+    """Give a thread to another user, in the archive and the store.
+
+    The archive goes first, in one transaction: from then on it answers the new owner, and refuses
+    who writes for the former one. The store's texts follow, which are shown to nobody meanwhile.
+    """
+    archive, meaning = runner.archive, runner.settings.parts.meaning or Meaning()
+    if archive is None:
+        msg = (
+            f"the thread {thread_id!r} cannot be moved: without an `archive` a thread is whose the "
+            f"run says; run it with the other `resource_id`"
+        )
+        raise ConfigurationError(msg)
+    if runner.settings.scope == "resource":
+        raise ConfigurationError(describe_shared_log(thread_id, resource_id or to_resource_id))
+    _check_store(runner, ["index"], store, "would stay the former owner's; nothing is moved yet")
+    meaning.flush()
+    archive.move_thread(thread_id, resource_id, to_resource_id)
+    if store is not None:
+        meaning.move_thread(thread_id, resource_id, to_resource_id, store)
+    runner.forget([thread_id])
+    logger.info("thread %r: moved from %r to %r", thread_id, resource_id, to_resource_id)
+
+
+# --- Deletion ------------------------------------------------------------------------------------
 
 
 def delete_thread(
@@ -142,33 +203,83 @@ def _list_archived(runner: StepRunner, resource_id: str) -> list[str]:
     return found
 
 
+def prune(
+    runner: StepRunner, older_than: timedelta, store: Any, checkpointer: Any, *, dry_run: bool
+) -> Requests[list[str]]:
+    """Delete threads to which nothing was written for so long, in batches; return their ids."""
+    if not isinstance(older_than, timedelta) or older_than <= timedelta(0):
+        msg = f"`older_than` is {older_than!r}; pass a `timedelta` above 0, as `timedelta(days=90)`"
+        raise ConfigurationError(msg)
+    if runner.archive is None:
+        msg = "`prune` asks the `archive` how old threads are, and there is none; set `archive`"
+        raise ConfigurationError(msg)
+    before, done = runner.clock() - older_than, list[str]()
+    if dry_run:
+        idle = yield from call_function(partial(runner.archive.idle_threads, before), "om_prune")
+        return [thread.id for thread in idle]
+    check = partial(_check_reach, runner, ["index"], store, checkpointer)
+    yield from call_function(check, "om_prune")
+    batch = partial(_prune_batch, runner, before, store)
+    while gone := (yield from call_function(batch, "om_prune")):
+        for thread_id in gone if checkpointer is not None else ():
+            yield from call_graph(checkpointer, "delete_thread", thread_id)
+        done += gone
+    return done
+
+
+def _prune_batch(runner: StepRunner, before: datetime, store: Any) -> list[str]:
+    """Delete some old threads but for their checkpoints.
+
+    The archive goes first: only it can tell, in its transaction, that nobody comes back to one.
+    """
+    began, meaning = time.time_ns(), runner.settings.parts.meaning or Meaning()
+    gone = [] if runner.archive is None else runner.archive.prune_threads(before)
+    for thread in gone:
+        if store is not None:
+            meaning.delete_thread(thread.id, thread.resource_id, store)
+        record_deletion(thread.id, thread.resource_id, began)
+    ids = [thread.id for thread in gone]
+    runner.forget(ids)
+    if ids:
+        logger.info("pruned %d thread(s): %s", len(ids), ", ".join(ids))
+    return ids
+
+
+def _check_store(runner: StepRunner, uses: Sequence[StoreUse], store: Any, would: str) -> None:
+    """Check that a call has the graph's store, where any process has put something there.
+
+    Raises:
+        ConfigurationError: When it has none.
+    """
+    used: set[StoreUse] = set(runner.store_uses)
+    if runner.archive is not None:
+        used |= runner.archive.noted_stores()
+    kept = [IN_STORE[use] for use in uses if use in used]
+    if store is None and kept:
+        msg = (
+            f"`store` is missing, and {' and '.join(kept)} {would}: pass the graph's store, "
+            f"`store=...`"
+        )
+        raise ConfigurationError(msg)
+
+
 def _check_reach(
     runner: StepRunner, uses: Sequence[StoreUse], store: Any, checkpointer: Any
 ) -> None:
     """Check that a deletion reaches all that there is.
 
     Args:
-        uses: What it deletes in the graph's store, where other processes may have put it.
+        uses: What it deletes in the graph's store.
 
     Raises:
         ConfigurationError: When something would be left.
     """
-    archive = runner.archive
-    used: set[StoreUse] = set(runner.store_uses)
-    if archive is not None:
-        used |= archive.noted_stores()
-    kept = [IN_STORE[use] for use in uses if use in used]
-    if store is None and kept:
-        msg = (
-            f"`store` is missing, and {' and '.join(kept)} would be left; nothing is deleted "
-            f"yet: pass the graph's store, `store=...`"
-        )
-        raise ConfigurationError(msg)
+    _check_store(runner, uses, store, "would be left; nothing is deleted yet")
     # The results of `BackgroundBuffering` end with the process, and so do its jobs.
     is_kept_here = isinstance(runner.buffering, ForgettingExecutor) and not isinstance(
         runner.buffering, BackgroundBuffering
     )
-    if archive is None and store is None and checkpointer is None and not is_kept_here:
+    if runner.archive is None and store is None and checkpointer is None and not is_kept_here:
         msg = (
             "there is nothing that this call can reach: without an `archive`, all that memory "
             "knows is in the threads' checkpoints; pass the graph's checkpointer, "

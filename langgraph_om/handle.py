@@ -14,7 +14,7 @@ from langgraph_om.core.config.options import check_count
 from langgraph_om.core.effects import Requests, call_function
 from langgraph_om.core.record.standing import StandingInstruction, read_rules
 from langgraph_om.core.wire import MemoryRecord
-from langgraph_om.features import moving, pinned, steering, titles
+from langgraph_om.features import pinned, steering, titles
 from langgraph_om.runtime.acting import GraphThread, Update, awaited, waited
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.searching import SearchHit
@@ -399,7 +399,7 @@ class ThreadMemory:
                 and store are moved already, and the same call moves the rest.
             ArchiveError: As `move_thread`.
         """
-        return moving.move_to(self._thread, resource_id)
+        return deletion.move_to(self._thread, resource_id)
 
     @waited
     def delete(self) -> Requests[list[str]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Self, TypeVar, cast
 
 from langchain_core.messages import BaseMessage, SystemMessage
@@ -22,7 +22,6 @@ from langgraph_om.core.effects import Requests
 from langgraph_om.core.record.standing import StandingInstruction, read_rules
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.features import moving
 from langgraph_om.features.extract import read_extracted
 from langgraph_om.features.recall import answer_call, find_tool
 from langgraph_om.features.working import find_working_memory
@@ -645,7 +644,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
             ArchiveError: When the archive's storage fails; call again then.
             Exception: Whatever the store raises; call again then.
         """
-        moving.move_thread(self._runner, thread_id, resource_id, to_resource_id, store)
+        deletion.move_thread(self._runner, thread_id, resource_id, to_resource_id, store)
 
     @waited
     def delete_thread(
@@ -709,9 +708,42 @@ class ObservationalMemory(metaclass=NoMiddleware):
         """
         return deletion.delete_resource(self._runner, resource_id, store, checkpointer)
 
+    @waited
+    def prune(
+        self,
+        older_than: timedelta,
+        *,
+        store: Any = None,
+        checkpointer: Any = None,
+        dry_run: bool = False,
+    ) -> Requests[list[str]]:
+        """Delete the threads to which nothing was written for so long, as `delete_thread` does.
+
+        In batches, each of which is one transaction of the archive. A thread to which somebody
+        comes back meanwhile stays. Call it again if it was stopped, and delete the checkpoints of
+        the threads that its log names.
+
+        Args:
+            older_than (timedelta): How long, as `timedelta(days=90)`.
+            store (BaseStore): The graph's store, as for `delete_thread`.
+            checkpointer (BaseCheckpointSaver): The graph's checkpointer, to delete the threads'
+                checkpoints too.
+            dry_run (bool): Whether to delete nothing, and only tell what would be.
+
+        Returns:
+            The ids of these threads.
+
+        Raises:
+            ConfigurationError: Without an archive, or as `delete_thread`.
+            ArchiveError: As `delete_thread`.
+            Exception: As `delete_thread`.
+        """
+        return deletion.prune(self._runner, older_than, store, checkpointer, dry_run=dry_run)
+
     amove_thread = threaded(move_thread)
     adelete_thread = awaited(delete_thread)
     adelete_resource = awaited(delete_resource)
+    aprune = awaited(prune)
 
     # --- Background work -------------------------------------------------------------------------
 

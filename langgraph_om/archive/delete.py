@@ -27,9 +27,11 @@ from langgraph_om.archive.threads import (
     fetch_in_chunks,
     give_thread,
     hold_name,
+    read_thread,
+    select_idle_threads,
     split_into_chunks,
 )
-from langgraph_om.archive.types import Deleted, StoreUse, describe_shared_log
+from langgraph_om.archive.types import ArchivedThread, Deleted, StoreUse, describe_shared_log
 from langgraph_om.archive.values import check_name
 from langgraph_om.core.config.options import check_seconds
 from langgraph_om.errors import ConfigurationError
@@ -82,14 +84,27 @@ class Deletion(Database):
         That it was deleted stays known, by its id alone: see `deletions`.
         """
         with self._writing("delete a thread") as connection:
-            _lock_name(connection, thread_id)
-            owners = {row.id: row.resource_id for row in _lock_with_inner(connection, thread_id)}
-            owners.setdefault(thread_id, None)
-            _delete_threads(connection, [*owners])
-            for key, owner in owners.items():
-                _note_deletion(connection, "thread", key, owner)
-            _outdate_records(connection, [*owners])
+            _delete_thread(connection, thread_id)
         self._wipe_deleted()
+
+    def prune_threads(self, before: datetime, *, limit: int = 500) -> list[ArchivedThread]:
+        """Delete threads to which nothing was written since a time, and return them.
+
+        As `delete_thread` does, in one transaction. A thread that somebody comes back to meanwhile
+        stays, and so does one within which another one goes on.
+
+        Args:
+            before: The time.
+            limit: How many threads at most; call again until none is left.
+        """
+        with self._writing("prune threads") as connection:
+            found = connection.execute(select_idle_threads(before).limit(limit))
+            # In one order, so that two deletions never wait for each other.
+            old = sorted(found, key=lambda row: str(row.id))
+            gone = [row for row in old if _delete_thread(connection, row.id, before)]
+        if gone:
+            self._wipe_deleted()
+        return [read_thread(row) for row in gone]
 
     def delete_resource(self, resource_id: str) -> None:
         """Delete a resource's threads with all they hold, its record and history, and its jobs.
@@ -158,6 +173,25 @@ class Deletion(Database):
         query = select(deletion_rows.c.id).where(deletion_rows.c.kind == _STORE)
         with self._reading("read which stores are used") as connection:
             return set(connection.execute(query).scalars())
+
+
+def _delete_thread(connection: Connection, thread_id: str, before: datetime | None = None) -> bool:
+    """Delete a thread and what runs within it; return whether it was.
+
+    Args:
+        before: Leave it where something was written since then.
+    """
+    _lock_name(connection, thread_id)
+    rows = _lock_with_inner(connection, thread_id)
+    if before is not None and any(row.updated >= before for row in rows):
+        return False
+    owners = {row.id: row.resource_id for row in rows}
+    owners.setdefault(thread_id, None)
+    _delete_threads(connection, [*owners])
+    for key, owner in owners.items():
+        _note_deletion(connection, "thread", key, owner)
+    _outdate_records(connection, [*owners])
+    return True
 
 
 def _lock_name(connection: Connection, thread_id: str) -> None:

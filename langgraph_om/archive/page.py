@@ -142,30 +142,15 @@ class Pages(Database):
             ConfigurationError: When neither is given.
         """
         check_scope(thread_id, resource_id)
-        place = message_rows.c
-        query = (
-            select(*_SHOWN)
-            .join(thread_rows, thread_rows.c.id == place.thread_id)
-            .where(place.key == key)
-            .order_by(thread_rows.c.updated.desc(), thread_rows.c.id)
-            .order_by(place.is_current.desc(), place.position.desc(), place.node.desc())
-            .limit(1)
-        )
-        if thread_id is not None:
-            query = query.where(place.thread_id == thread_id)
-        if resource_id is not None:
-            # As an expression, so that the rows of the key are tried, not all threads there are.
-            query = query.where(thread_rows.c.resource_id.concat("") == resource_id)
         with self._reading("find a message") as connection:
-            if thread_id is None or branch is None:
-                row = connection.execute(query).one_or_none()
-                return None if row is None else _read_message(row)
-            path = find_branch(connection, thread_id, branch)
-            found = path.choose(select_places(connection, thread_id, [key])[key])
-            if found is None:
+            if resource_id is not None:
+                thread_id = _find_thread(connection, key, thread_id, resource_id)
+            if thread_id is None:
                 return None
-            row = connection.execute(query.where(place.node == found.node)).one_or_none()
-        return None if row is None else _read_message(row, path)
+            path = find_branch(connection, thread_id, branch)
+            place = path.choose(select_places(connection, thread_id, [key])[key])
+            rows = [] if place is None else _read_contents(connection, thread_id, [place])
+        return _read_message(rows[0], path) if rows else None
 
     def messages(
         self,
@@ -254,6 +239,25 @@ class Pages(Database):
         with self._reading("find messages") as connection:
             rows = fetch_in_chunks(connection, query, message_rows.c.key, [*dict.fromkeys(keys)])
             return {row.key: row.position for row in rows}
+
+
+def _find_thread(
+    connection: Connection, key: str, thread_id: str | None, resource_id: str
+) -> str | None:
+    """Return the thread of a resource that has a message; of several the newest updated one."""
+    # As an expression, so that the rows of the key are tried, not all threads there are.
+    is_owner = thread_rows.c.resource_id.concat("") == resource_id
+    query = (
+        select(thread_rows.c.id)
+        .join(message_rows, message_rows.c.thread_id == thread_rows.c.id)
+        .where(message_rows.c.key == key, is_owner)
+        .order_by(thread_rows.c.updated.desc(), thread_rows.c.id)
+        .limit(1)
+    )
+    if thread_id is not None:
+        query = query.where(thread_rows.c.id == thread_id)
+    found: str | None = connection.execute(query).scalar()
+    return found
 
 
 def _read_contents(connection: Connection, thread_id: str, places: Sequence[Row]) -> list[Row]:

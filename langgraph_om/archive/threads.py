@@ -226,7 +226,7 @@ class Threads(Database):
         """Return a thread."""
         with self._reading("read a thread") as connection:
             row = connection.execute(_SELECT, {"of_thread": thread_id}).one_or_none()
-        return None if row is None else _read_thread(row)
+        return None if row is None else read_thread(row)
 
     def threads(
         self,
@@ -256,7 +256,7 @@ class Threads(Database):
         if after is not None:
             query = query.where(thread_rows.c.created >= after)
         with self._reading("list threads") as connection:
-            found = [_read_thread(row) for row in connection.execute(query)]
+            found = [read_thread(row) for row in connection.execute(query)]
         return found[:limit], len(found) > limit
 
     def thread_ends(
@@ -275,9 +275,14 @@ class Threads(Database):
             query = query.where(_is_behind(behind.updated, behind.id))
         with self._reading("list threads") as connection:
             return [
-                ThreadEnd(_read_thread(row), row.last_position, row.last_key)
+                ThreadEnd(read_thread(row), row.last_position, row.last_key)
                 for row in connection.execute(query)
             ]
+
+    def idle_threads(self, before: datetime) -> list[ArchivedThread]:
+        """Return the threads that `prune_threads` would delete."""
+        with self._reading("list threads") as connection:
+            return [read_thread(row) for row in connection.execute(select_idle_threads(before))]
 
     def list_threads(
         self,
@@ -307,7 +312,7 @@ class Threads(Database):
         with self._reading("list threads") as connection:
             return [
                 ListedThread(
-                    _read_thread(row), 0 if row.last_position is None else row.last_position + 1
+                    read_thread(row), 0 if row.last_position is None else row.last_position + 1
                 )
                 for row in connection.execute(query)
             ]
@@ -338,11 +343,20 @@ def _select_threads(resource_id: str | None, *of_last: str) -> Select[Any]:
     return query if resource_id is None else query.where(thread_rows.c.resource_id == resource_id)
 
 
+def select_idle_threads(before: datetime) -> Select[Any]:
+    """Select threads to which, and within which, nothing was written since a time."""
+    check_time("before", before)
+    inner = thread_rows.alias("inner_threads")
+    goes_on = exists().where(inner.c.parent == thread_rows.c.id, inner.c.updated >= before)
+    return _select_threads(None).where(thread_rows.c.updated < before, ~goes_on)
+
+
 def _is_behind(updated: datetime, thread_id: str) -> ColumnElement[bool]:
     """Tell whether a thread comes behind one that was updated then and has this id."""
     is_as_old = and_(thread_rows.c.updated == updated, thread_rows.c.id > thread_id)
     return or_(thread_rows.c.updated < updated, is_as_old)
 
 
-def _read_thread(row: Any) -> ArchivedThread:
+def read_thread(row: Row) -> ArchivedThread:
+    """Return a thread of its row."""
     return ArchivedThread(row.id, row.resource_id, row.title, row.created, row.updated)

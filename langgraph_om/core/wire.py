@@ -398,8 +398,8 @@ class SteeredItem(TypedDict):
 class Floor(TypedDict):
     """What a record had when its thread was deleted; nothing of it is archived again."""
 
-    message: str | None
-    """The last message that was archived then; `None` for none."""
+    messages: list[str]
+    """The newest messages that it knew then, in order, as some of them may be removed."""
 
 
 class Excerpt(TypedDict):

@@ -13,7 +13,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from itertools import islice
@@ -36,7 +36,7 @@ from langgraph_om.core.content.text import sanitize
 from langgraph_om.core.record.record import drop_deleted
 from langgraph_om.core.search import FoundText, Kind
 from langgraph_om.core.step.step import Step
-from langgraph_om.core.wire import Group, MemoryRecord
+from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.reading import find_thread, list_groups, read_said
 from langgraph_om.runtime.tools import find_store
@@ -79,8 +79,8 @@ class IndexTask:
     store: BaseStore
     who: Identity
     texts: Sequence[Text]
-    deletion: int | None = None
-    """How many deletions they are from after; `None` where nobody knows."""
+    deletion: int
+    """How many deletions they are from after."""
 
 
 class Piece(NamedTuple):
@@ -211,25 +211,16 @@ def check_store(store: BaseStore | None) -> BaseStore:
     Raises:
         ConfigurationError: When there is none, or it has no index.
     """
-    example = 'InMemoryStore(index={"dims": 1536, "embed": "openai:text-embedding-3-small"})'
-    if store is None:
-        msg = (
-            "`retrieval.vector` is True and the graph has no store; compile it with one that has "
-            f"an index, such as `store={example}`, or leave `vector` out"
-        )
-        raise ConfigurationError(msg)
     # A server wraps its store in one that does not tell whether it has an index.
-    if not getattr(store, "index_config", True):
-        msg = (
-            f"`retrieval.vector` is True and the graph's store, {type(store).__name__}, has no "
-            f"index; make it with one, such as `{example}`, or leave `vector` out"
-        )
-        raise ConfigurationError(msg)
-    return store
-
-
-def _first_message(group: Group) -> str:
-    return group["ranges"][0][0] if group["ranges"] else ""
+    if store is not None and getattr(store, "index_config", True):
+        return store
+    what = "no store" if store is None else f"a store, {type(store).__name__}, that has no index"
+    example = 'InMemoryStore(index={"dims": 1536, "embed": "openai:text-embedding-3-small"})'
+    msg = (
+        f"`retrieval.vector` is True and the graph has {what}; compile it with one that has an "
+        f"index, such as `store={example}`, or leave `vector` out"
+    )
+    raise ConfigurationError(msg)
 
 
 class Meaning:
@@ -292,33 +283,28 @@ class Meaning:
         Raises:
             ConfigurationError: When the store cannot be searched.
         """
-        store = check_store(store)
+        store, place = check_store(store), build_namespace(who)
+        new: list[Text] = []
         with self._lock:
             if len(self._waiting) >= MAX_WAITING_TASKS:
                 return
-            known, own = self._find_known(store), build_namespace(who)
-            new: dict[str, list[Text]] = {}
+            known = self._find_known(store)
             for group in list_groups(record):
-                about = find_thread(group, record)
-                name = (build_namespace(replace(who, thread_id=about)), group["id"])
-                if name not in known:
-                    known[name] = None
-                    facts = group["text"], group["observed_at"], _first_message(group)
-                    new.setdefault(about, []).append(Text("groups", group["id"], *facts))
+                is_own = find_thread(group, record) == who.thread_id
+                if is_own and (place, group["id"]) not in known:
+                    first = group["ranges"][0][0] if group["ranges"] else ""
+                    facts = (group["text"], group["observed_at"], first)
+                    new.append(Text("groups", group["id"], *facts))
             for key, message in messages:
-                if (own, key) not in known or key in edited:
-                    known[own, key] = None
+                if (place, key) not in known or key in edited:
                     at = time_of(key, message) if time_of else None
-                    said = Text(
-                        "messages", key, read_said(message), at.isoformat() if at else "", key
-                    )
-                    new.setdefault(who.thread_id, []).append(said)
+                    said = (read_said(message), at.isoformat() if at else "")
+                    new.append(Text("messages", key, *said, key))
+            known |= dict.fromkeys((place, text.key) for text in new)
             while len(known) > MAX_KNOWN_TEXTS:
                 del known[next(iter(known))]
-            for thread_id, texts in new.items():
-                number = (record.get("deletion") or 0) if thread_id == who.thread_id else None
-                of = replace(who, thread_id=thread_id)
-                self._waiting.append(IndexTask(store, of, texts, number))
+            if new:
+                self._waiting.append(IndexTask(store, who, new, record.get("deletion") or 0))
             if self._waiting and not self._is_working:
                 self._is_working = True
                 threading.Thread(target=self._write_waiting, name="om_index", daemon=True).start()
@@ -358,35 +344,41 @@ class Meaning:
 
     def _write(self, task: IndexTask) -> None:
         """Put those texts of a task into the store that it does not have yet, or has otherwise."""
-        deletions = self._count_deletions(task)
-        if task.deletion not in (None, deletions):  # it is told in the next turn
-            self._forget(task)
-            return
         left = build_pieces(task)
-        while pieces := [*islice(left, MAX_READ_AT_ONCE)]:
+        while self._is_current(task) and (pieces := [*islice(left, MAX_READ_AT_ONCE)]):
             gets = [GetOp(piece.put.namespace, piece.put.key) for piece in pieces]
             with self._store_lock:
                 there = cast("list[Item | None]", task.store.batch(gets))
             changes = [*_list_changes(pieces, there)]
-            for batch in _split_without_repeats(changes):
-                with self._store_lock:
-                    task.store.batch(batch)
-            if changes and (deletions is None or self._count_deletions(task) != deletions):
+            self._put(task.store, changes)
+            if changes and not self._is_current(task):
                 # Whoever deleted or moved the thread may have looked before this was written.
-                with self._store_lock:
-                    task.store.batch([PutOp(put.namespace, put.key, None) for put in changes])
-                self._forget(task)
+                gone = [PutOp(put.namespace, put.key, None) for put in changes]
+                self._put(task.store, gone)
                 return
 
-    def _count_deletions(self, task: IndexTask) -> int | None:
-        """Return how often a thread was deleted; `None` for one that is not there, or another's."""
-        archive, thread_id, resource_id = self._archive, task.who.thread_id, task.who.resource_id
-        if archive is None or not thread_id:
-            return 0
-        known = archive.thread(thread_id)
-        if known is None or (resource_id and known.resource_id not in {None, resource_id}):
-            return None
-        return sum(archive.deletions(resource_id, [thread_id]).values())
+    def _put(self, store: BaseStore, items: Sequence[PutOp]) -> None:
+        for batch in _split_without_repeats(items):
+            with self._store_lock:
+                store.batch(batch)
+
+    def _is_current(self, task: IndexTask) -> bool:
+        """Return whether the thread is its owner's, and was not deleted since; else forget it.
+
+        The next turn is told of a deletion, and adds what is left.
+        """
+        archive, who = self._archive, task.who
+        if archive is None or not who.thread_id:
+            return True
+        known = archive.thread(who.thread_id)
+        is_theirs = known is not None and (
+            not who.resource_id or known.resource_id in {None, who.resource_id}
+        )
+        number = sum(archive.deletions(who.resource_id, [who.thread_id]).values())
+        if is_theirs and number == task.deletion:
+            return True
+        self._forget(task)
+        return False
 
     def _forget(self, task: IndexTask) -> None:
         """Let the next turn add the texts of a task again."""
@@ -400,13 +392,11 @@ class Meaning:
         """Log a failure, and let the next turn add the texts again."""
         self._forget(task)
         if not self._has_failed:
-            logger.warning(
-                "thread %r: its texts could not be made searchable, they are tried again with "
-                "the next turn: %s: %s",
-                task.who.thread_id,
-                type(error).__name__,
-                error,
+            text = (
+                "thread %r: its texts could not be made searchable, they are tried again with the "
+                "next turn: %s: %s"
             )
+            logger.warning(text, task.who.thread_id, type(error).__name__, error)
         self._has_failed = True
 
     # --- Reading ---------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ def note_number(record: MemoryRecord, event: DeletionFound) -> bool:
         return False
     record["floor"] = event["floor"]
     if is_news and not is_shared(record):
-        _forget_all(record, event["floor"]["message"])
+        _forget_all(record, event["floor"]["messages"])
     return is_news  # or what it had then has another end by now
 
 
@@ -54,17 +54,14 @@ _KEPT: Final = frozenset({*_IDENTITY, *_PLACE})
 """What a record keeps when its thread is deleted: whose it is, and where the conversation is."""
 
 
-def _forget_all(record: MemoryRecord, last: str | None) -> None:
-    """Forget what memory has of a thread; what was said up to a message is not observed again."""
+def _forget_all(record: MemoryRecord, said: list[str]) -> None:
+    """Forget what memory has of a thread; what was said before is not observed again."""
     draft = cast("dict[str, Any]", record)
-    before = [*record["cursor"], *record["token_cache"]["counts"]]
     for key in draft.keys() - _KEPT:
         del draft[key]
     for key, value in blank_record().items():
         draft.setdefault(key, value)
-    # With some before that one, as it may be removed.
-    before = before[: before.index(last) + 1] if last in before else [*filter(None, [last])]
-    record["cursor"] = before[-CURSOR_TAIL:]
+    record["cursor"] = said[-CURSOR_TAIL:]
 
 
 def begin_anew(record: MemoryRecord, event: Opened) -> None:

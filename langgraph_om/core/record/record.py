@@ -181,13 +181,14 @@ def select_own_groups(record: MemoryRecord) -> list[Group]:
 def find_deleted(record: MemoryRecord) -> str | None:
     """Return the newest message that the thread had when it was deleted; `None` for none."""
     floor = record.get("floor")
-    return floor["message"] if floor is not None else None
+    return floor["messages"][-1] if floor is not None and floor["messages"] else None
 
 
 def drop_deleted(record: MemoryRecord, entries: Keyed) -> Keyed:
     """Leave out the messages that the thread had when it was deleted."""
-    last = find_deleted(record)
-    places = [at for at, (key, _) in enumerate(entries) if key == last] if last else []
+    floor = record.get("floor")
+    gone = floor["messages"] if floor is not None else ()
+    places = [at for at, (key, _) in enumerate(entries) if key in gone]
     return entries[places[-1] + 1 :] if places else entries
 
 

@@ -1,7 +1,6 @@
 """Archive what is new of a conversation in each step.
 
-The storage itself is `langgraph_om.archive`; here is what memory does with it, and what a
-process remembers of that.
+The storage itself is `langgraph_om.archive`; here is what memory does with it.
 """
 
 from __future__ import annotations
@@ -15,17 +14,17 @@ from langchain_core.messages import BaseMessage
 
 from langgraph_om.archive.types import CLAIM_SECONDS
 from langgraph_om.core.config.settings import Identity
-from langgraph_om.core.content.message_keys import (
-    is_conversation,
-    key_of,
-    keyed_messages,
-    nest_thread_id,
-)
+from langgraph_om.core.content.message_keys import is_conversation, keyed_messages, nest_thread_id
 from langgraph_om.core.effects import EffectFlow, call_storage
+from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import MemoryRecord
-from langgraph_om.features.archive.archiving import StepArchive, archive_new, complete_thread
-from langgraph_om.features.archive.writer import ArchiveWriter
+from langgraph_om.features.archive.writer import (
+    ArchiveWriter,
+    StepArchive,
+    complete_thread,
+    write_new,
+)
 from langgraph_om.runtime.executors import BackgroundBuffering
 from langgraph_om.runtime.server import ServerBuffering
 
@@ -80,33 +79,41 @@ class Archiving:
         return replace(who, thread_id=nest_thread_id(who.thread_id, who.place))
 
     def write_new(self, step: Step) -> EffectFlow[StepArchive | None]:
-        """Archive what is new; return the archive for what asks it next, `None` if it failed."""
-        # Nobody knows which ones were overlooked: the archive is shown the whole conversation.
-        overlooked = {key_of(step.messages[0])} if step.overlooked else set()
-        cursor = step.record["cursor"]
-        archived, events = yield from archive_new(
-            step.settings,
-            step.record,
+        """Archive what is new; return the archive for what asks it next, `None` if it failed.
+
+        Nothing is archived without a thread id: nobody could tell such conversations apart.
+        """
+        record, request = step.record, step.window.request
+        if not record["thread_id"]:
+            return None
+        archive = StepArchive(step.settings, record, step.now)
+        is_begun = request is not None and record["turn"]["request"] == request
+        events = yield from write_new(
+            archive,
             step.messages,
-            step.now,
-            changed={*step.changed, *overlooked, *(key for key, _ in step.edited)},
-            request=step.window.request,
-            is_final=step.is_final,
+            {*step.changed, *(key for key, _ in step.edited)},
+            is_whole=step.overlooked > 0,  # nobody knows which ones
+            is_under_way=is_begun and not step.is_final,
         )
+        if events is None:
+            return None
         step.apply(events)
-        if step.record["cursor"] != cursor:
+        if step.record["cursor"] != record["cursor"]:
             step.open()
-        return archived
+        return archive
 
     def before_tool(self, step: Step) -> EffectFlow[None]:
         """Archive what a tool is about to read."""
-        if not step.identity.thread_id:
+        who, record = step.identity, step.record
+        if not who.thread_id:
             return
-        branch = yield from complete_thread(
-            step.settings, step.identity, step.record, step.messages, step.now
-        )
-        if branch is not None:
-            step.record = {**step.record, "branch": branch}
+        if record["thread_id"] != who.thread_id:
+            record = {**blank_record(), "stamps": record["stamps"]}
+        record = {**record, "thread_id": who.thread_id, "resource_id": who.resource_id}
+        archive = StepArchive(step.settings, record, step.now)
+        yield from complete_thread(archive, step.messages)
+        if archive.branch is not None:
+            step.record = {**step.record, "branch": archive.branch}
 
     def kept_until(self, record: MemoryRecord) -> str | None:
         """Return the key of the last message that is archived."""
@@ -137,4 +144,5 @@ class Archiving:
 
     def erase_resource(self, resource_id: str) -> None:
         """Delete a resource from the archive, with all of its threads."""
-        self._writer.delete_resource(resource_id)
+        self._archive.delete_resource(resource_id)
+        self._writer.forget()

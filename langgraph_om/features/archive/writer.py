@@ -1,6 +1,13 @@
-"""Writes a memory's threads into its archive, and remembers what a process wrote there.
+"""Writes the threads of a memory into its archive: what a deletion changed, what is new, write it.
 
-What is archived when is decided by the flows of `archiving`.
+The record names the last message that was archived and the last one that was removed, so that a
+step looks only at what came since; a fork has both of its own. Whether the thread was deleted, and
+whether the archive has what the record says, is decided within the transaction that writes. When
+the archive fails, the conversation goes on, and the next step brings all of it.
+
+The archive counts deletions, and the record notes the number that it saw last: a record with a
+lower number is a copy from before. What it had then is not archived again. A turn under way goes on
+as it is, without the archive, and forgets with its end: the Actor needs the results that it has.
 """
 
 from __future__ import annotations
@@ -10,133 +17,60 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+from langchain_core.messages import BaseMessage
 
 from langgraph_om.archive import StoreUse
-from langgraph_om.archive.forks import begin_anew_after_fork
-from langgraph_om.core.content.message_keys import Keyed, belongs_to, find_parent_thread
+from langgraph_om.core.config.settings import Settings
+from langgraph_om.core.content.message_keys import (
+    Keyed,
+    belongs_to,
+    find_parent_thread,
+    is_conversation,
+    key_of,
+    keyed_conversation,
+)
 from langgraph_om.core.content.parts import is_visible
-from langgraph_om.core.effects import EffectFlow, Warn, find_part
+from langgraph_om.core.effects import EffectFlow, Warn, call_storage, find_part
+from langgraph_om.core.record.fold import fold
+from langgraph_om.core.record.record import (
+    CURSOR_TAIL,
+    drop_deleted,
+    find_label,
+    select_own_groups,
+)
 from langgraph_om.core.record.sharing import without_thread
-from langgraph_om.core.wire import Group
-from langgraph_om.errors import ArchiveError
+from langgraph_om.core.wire import Archived, DeletionFound, Event, Floor, MemoryRecord
+from langgraph_om.errors import ArchiveError, ArchiveLacksError
 
 if TYPE_CHECKING:
     from langgraph_om.archive import SQLAlchemyArchive
 
+# --- What a process remembers --------------------------------------------------------------------
 
-def find_archive() -> EffectFlow[SQLAlchemyArchive]:
-    """Return the archive of the memory that a flow runs for."""
-    from langgraph_om.archive import SQLAlchemyArchive  # noqa: PLC0415 it imports SQLAlchemy
-
-    return (yield from find_part(SQLAlchemyArchive))
-
-
-def warn_of_outage(text: str, arguments: Sequence[Any]) -> EffectFlow[None]:
-    """Log that the archive failed, with its place, unless that was said since it last answered."""
-    writer = yield from find_part(ArchiveWriter)
-    place = writer.note_outage()
-    if place is not None:
-        yield Warn(f"{text} (at %s; said once until it answers)", (*arguments, place))
-
-
-@dataclass(frozen=True, slots=True)
-class ThreadMemory:
-    """What a process remembers of archiving a thread."""
-
-    is_known: bool = False
-    """Whether it has archived the thread before, so that the archive need not be asked. It has not
-    for a record that knows of fewer deletions, such as one of an earlier checkpoint."""
-    missed: frozenset[str] = frozenset()
-    """Keys of messages that were new or edited when the archive failed."""
-    new_groups: Sequence[Group] = ()
-    """Of the groups that were asked about, those that it has not archived."""
-    has_other_log: bool = False
-    """Whether the archive was not told that these are the thread's log."""
-
-
-MAX_KEYS_MISSED = 1000
-"""How many messages of a thread are remembered as not archived; beyond, all of them are meant."""
-EVERYTHING = frozenset({""})
-"""The key of no message: where it is missed, the whole conversation is archived again."""
-
-MAX_THREADS = 10_000
-"""Of how many threads a process remembers what it archived; of others the archive is asked."""
-
-
-MAX_DELETIONS = 5
+MAX_THREADS: Final = 10_000
+"""Of how many threads a process remembers which log the archive was told; others are told anew."""
+MAX_DELETIONS: Final = 5
 """How often a thread is deleted that others write to meanwhile."""
-
-
-@dataclass(slots=True)
-class _Thread:
-    """What a process remembers of one thread."""
-
-    is_known: bool = False
-    """Whether all of it was archived."""
-    deletion: int | None = None
-    """How many deletions of it the record knew of that was archived last."""
-    log: Sequence[str] | None = None
-    """The ids of the groups that the archive was told to be its log."""
-    missed: frozenset[str] = frozenset()
-    """What was new or edited when the archive failed."""
 
 
 @dataclass(eq=False)
 class ArchiveWriter:
-    """Writes one memory's threads into its archive."""
+    """What a process remembers of writing one memory's threads into its archive."""
 
     archive: SQLAlchemyArchive
     store_uses: frozenset[StoreUse] = frozenset()
     """For what the memory uses the graph's store; noted in the archive with the first messages."""
     _has_noted_uses: bool = field(default=False, repr=False)
-    _threads: OrderedDict[str, _Thread] = field(default_factory=OrderedDict, repr=False)
+    _logs: OrderedDict[str, Sequence[str]] = field(default_factory=OrderedDict, repr=False)
+    """By thread, the ids of the groups that the archive was told to be its log."""
+    _behind: set[str] = field(default_factory=set, repr=False)
+    """The threads of which it did not take the newest messages."""
     _lost: set[str] = field(default_factory=set, repr=False)
     """The resources and threads of which the archive lacked something."""
     _is_away: bool = field(default=False, repr=False)
     """Whether the archive failed and has not answered since."""
-
-    def __post_init__(self) -> None:
-        begin_anew_after_fork(self)
-
-    def begin_anew(self) -> None:
-        """Ask the archive again in a forked process: one in memory is not the parent's any more."""
-        self._forget(None)
-
-    def recall_thread(
-        self,
-        thread_id: str,
-        groups: Sequence[Group],
-        *,
-        deletion: int | None = None,
-        is_missing: bool = False,
-    ) -> ThreadMemory:
-        """Return what this process remembers of a thread, and which of its groups are new.
-
-        Args:
-            deletion: How many deletions of the thread the record knows of.
-            is_missing: Whether the archive lacks it, so that nothing is remembered any more.
-        """
-        if is_missing:
-            self._forget(thread_id)
-        own, ids = self._threads.get(thread_id, _Thread()), [group["id"] for group in groups]
-        new = [group for group in groups if group["id"] not in (own.log or ())]
-        is_known = own.is_known and own.deletion == deletion
-        return ThreadMemory(is_known, own.missed, new, own.log != ids)
-
-    def _remember(self, thread_id: str) -> _Thread:
-        # Without a lock, which a forked process would have to make anew.
-        own = self._threads.setdefault(thread_id, _Thread())
-        with suppress(KeyError):  # another run of many may have pushed it out
-            self._threads.move_to_end(thread_id)
-        while len(self._threads) > MAX_THREADS:
-            self._threads.popitem(last=False)
-        return own
-
-    def note_missed(self, thread_id: str, missed: Collection[str]) -> None:
-        """Remember what was not archived."""
-        keys = frozenset(missed)
-        self._remember(thread_id).missed = keys if len(keys) <= MAX_KEYS_MISSED else EVERYTHING
 
     def note_outage(self) -> str | None:
         """Note that the archive failed; return its place where that is news, once an outage."""
@@ -145,19 +79,28 @@ class ArchiveWriter:
         self._is_away = True
         return self.archive.place
 
-    def note_archived(self, thread_id: str, deletion: int | None) -> None:
-        """Remember that the archive has all of a thread, as of so many deletions."""
-        own = self._remember(thread_id)
-        own.deletion = deletion
-        own.is_known, own.missed = True, frozenset()
+    def note_loss(self, name: str) -> bool:
+        """Remember that the archive lacks what it had, and return whether that is news."""
+        is_news = name not in self._lost
+        self._lost.add(name)
+        return is_news
 
-    def append_messages(
+    def is_behind(self, thread_id: str) -> bool:
+        """Return whether the archive did not take the newest messages of a thread."""
+        return thread_id in self._behind
+
+    def note_behind(self, thread_id: str, *, is_behind: bool) -> None:
+        """Remember whether the archive took the newest messages of a thread."""
+        (self._behind.add if is_behind else self._behind.discard)(thread_id)
+
+    def told_log(self, thread_id: str) -> Sequence[str] | None:
+        """Return the ids of the groups that the archive was told; `None` where it was told none."""
+        return self._logs.get(thread_id)
+
+    def append(
         self, thread_id: str, resource_id: str | None, entries: Keyed, **options: Any
     ) -> str | None:
-        """Append messages to a thread.
-
-        Arguments, result and errors are those of the archive's `append`.
-        """
+        """Append messages to a thread, as the archive's `append` does."""
         if not self._has_noted_uses:
             for use in self.store_uses:
                 self.archive.note_store(use)
@@ -168,31 +111,26 @@ class ArchiveWriter:
         self._is_away = False
         return name
 
-    def add_new_groups(
-        self,
-        thread_id: str,
-        resource_id: str | None,
-        groups: Sequence[Group],
-        now: datetime,
-        *,
-        log: Sequence[str],
-        deletion: int | None,
-    ) -> None:
-        """Archive groups of a thread, say which its log has, and remember that.
+    def add_groups(self, thread_id: str, *arguments: Any, deletion: int | None) -> None:
+        """Archive groups, as the archive's `add_groups` does, and remember the log.
 
-        Raises:
-            ArchiveLacksError: When the thread was deleted meanwhile.
-            ArchiveError: When the storage fails.
-            ConfigurationError: When the thread belongs to another resource.
+        Args:
+            arguments: The resource, the groups, the time, and the ids of the log.
         """
-        self.archive.add_groups(thread_id, resource_id, groups, now, log=log, deletion=deletion)
-        self._remember(thread_id).log = [*log]
+        self.archive.add_groups(thread_id, *arguments, deletion=deletion)
+        *_, log = arguments
+        # Without a lock, which a forked process would have to make anew.
+        self._logs[thread_id] = log
+        with suppress(KeyError):  # another run of many may have pushed it out
+            self._logs.move_to_end(thread_id)
+        while len(self._logs) > MAX_THREADS:
+            self._logs.popitem(last=False)
 
-    def note_loss(self, name: str) -> bool:
-        """Remember that the archive lacks what it had, and return whether that is news."""
-        is_news = name not in self._lost
-        self._lost.add(name)
-        return is_news
+    def forget(self, thread_id: str | None = None) -> None:
+        """Forget which log the archive was told of a thread, or of all, after it was deleted."""
+        for key in [*self._logs]:
+            if thread_id is None or belongs_to(key, thread_id):
+                self._logs.pop(key, None)
 
     def delete_thread(
         self, thread_id: str, resource_id: str | None, clock: Callable[[], datetime]
@@ -210,7 +148,7 @@ class ArchiveWriter:
         """
         known = self.archive.thread(thread_id)
         owner = known.resource_id if known is not None else resource_id
-        self._forget(thread_id)
+        self.forget(thread_id)
         for _ in range(MAX_DELETIONS):
             if owner is not None:
                 self.archive.rewrite_records(
@@ -231,17 +169,340 @@ class ArchiveWriter:
         logs = [entry["record"] for entry in self.archive.record_history(resource_id, limit=3)]
         return any(without_thread(log, thread_id) != log for log in logs)
 
-    def delete_resource(self, resource_id: str) -> None:
-        """Delete a resource with all of its threads.
+
+def find_archive() -> EffectFlow[SQLAlchemyArchive]:
+    """Return the archive of the memory that a flow runs for."""
+    from langgraph_om.archive import SQLAlchemyArchive  # noqa: PLC0415 it imports SQLAlchemy
+
+    return (yield from find_part(SQLAlchemyArchive))
+
+
+def warn_of_outage(text: str, arguments: Sequence[Any]) -> EffectFlow[None]:
+    """Log that the archive failed, with its place, unless that was said since it last answered."""
+    writer = yield from find_part(ArchiveWriter)
+    place = writer.note_outage()
+    if place is not None:
+        yield Warn(f"{text} (at %s; said once until it answers)", (*arguments, place))
+
+
+def warn_of_loss(record: MemoryRecord) -> EffectFlow[None]:
+    """Warn, once in a process for each resource, that the archive lacks what it had."""
+    name = record["resource_id"] or record["thread_id"]
+    writer = yield from find_part(ArchiveWriter)
+    if writer.note_loss(name):
+        yield Warn(
+            "thread %r: the archive lacks what it had, and nothing was deleted: it was emptied, "
+            "restored or swapped; the thread brings what it has",
+            (record["thread_id"],),
+        )
+
+
+# --- The archive as one step calls it ------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class StepArchive:
+    """The archive as one step calls it for its thread."""
+
+    settings: Settings
+    record: MemoryRecord
+    """What memory knows of the thread; its deletions, as far as it knows, refuse who missed one."""
+    now: datetime
+    branch: str | None = None
+    """Its name for the conversation up to what it has of that."""
+
+    def __post_init__(self) -> None:
+        self.branch = self.record.get("branch")
+
+    def append(
+        self, entries: Keyed, *, after: str | None, must_follow: bool = False
+    ) -> EffectFlow[None]:
+        """Archive messages behind one; `None`: at the start.
+
+        Args:
+            must_follow: Whether that one has to be there.
 
         Raises:
+            ArchiveLacksError: When it is not, or the thread was deleted.
             ArchiveError: When the storage fails.
         """
-        self.archive.delete_resource(resource_id)
-        self._forget(None)
+        record, settings = self.record, self.settings
+        times = {
+            key: time
+            for key, message in entries
+            if (time := settings.time_of(key, message, record["stamps"])) is not None
+        }
+        writer = yield from find_part(ArchiveWriter)
+        self.branch = yield from call_storage(
+            writer.append,
+            record["thread_id"],
+            record["resource_id"],
+            entries,
+            after=after,
+            now=self.now,
+            title=find_label(record),
+            times=times,
+            branch=self.branch,
+            must_follow=must_follow,
+            deletion=record.get("deletion", 0),
+        )
 
-    def _forget(self, thread_id: str | None) -> None:
-        """Forget what was archived of a thread, or of all, after it was deleted."""
-        for key, own in [*self._threads.items()]:
-            if thread_id is None or belongs_to(key, thread_id):
-                own.is_known, own.log = False, None
+    def add_groups(self) -> EffectFlow[None]:
+        """Archive the groups of the log, and say which it has, unless the archive knows.
+
+        Raises:
+            ArchiveLacksError: When the thread was deleted.
+            ArchiveError: When the storage fails.
+        """
+        record, groups = self.record, select_own_groups(self.record)
+        writer = yield from find_part(ArchiveWriter)
+        log, told = [group["id"] for group in groups], writer.told_log(record["thread_id"])
+        if log == told or not (log or told or record.get("archived") is not None):
+            return
+        yield from call_storage(
+            writer.add_groups,
+            record["thread_id"],
+            record["resource_id"],
+            [group for group in groups if group["id"] not in (told or ())],
+            self.now,
+            log,
+            deletion=record.get("deletion", 0),
+        )
+
+    def append_all(self, messages: Sequence[BaseMessage]) -> EffectFlow[Keyed]:
+        """Archive the whole conversation as it is, and return it."""
+        after, whole = find_unarchived({**self.record, "archived": None}, messages)
+        if whole:
+            # An unknown one would stand for the end of whichever branch is current.
+            is_there = after is not None and (yield from self.archived_keys([after]))
+            yield from self.append(whole, after=after if is_there else None)
+        return whole
+
+    def archived_keys(self, keys: Sequence[str]) -> EffectFlow[set[str]]:
+        """Return which of these messages it has."""
+        if not keys:
+            return set()
+        archive = yield from find_archive()
+        return (yield from call_storage(archive.contains, self.record["thread_id"], keys))
+
+    def note_branch(self, last: str | None) -> list[Event]:
+        """Say up to where it has the conversation, and by which name, where that is news."""
+        known = (self.record.get("archived"), self.record.get("branch"))
+        if last is None or (last, self.branch) == known:
+            return []
+        archived: Archived = {"type": "archived", "last": last, "branch": self.branch}
+        return [archived]
+
+    def note_failure(self, error: ArchiveError) -> EffectFlow[None]:
+        """Remember that it did not take what is new or edited."""
+        writer = yield from find_part(ArchiveWriter)
+        writer.note_behind(self.record["thread_id"], is_behind=True)
+        text = "thread %r: the archive failed, the next step tries again: %s"
+        yield from warn_of_outage(text, (self.record["thread_id"], error))
+
+
+# --- A step --------------------------------------------------------------------------------------
+
+MAX_TRIES: Final = 5
+"""How often a step begins to archive anew, as its thread was deleted meanwhile."""
+
+
+def write_new(
+    archive: StepArchive,
+    messages: Sequence[BaseMessage],
+    changed: Collection[str] = (),
+    *,
+    is_whole: bool = False,
+    is_under_way: bool = False,
+) -> EffectFlow[list[Event] | None]:
+    """Archive what is new of a conversation, and return what to note of that.
+
+    Args:
+        archive: The archive for the step's thread, which has an id.
+        changed: Keys of messages that are new or edited in this step.
+        is_whole: Whether the archive is given the whole conversation, as it may lack some.
+        is_under_way: Whether the turn has begun in an earlier step.
+
+    Returns:
+        What to note; `None` where the archive failed, or the thread was deleted while its turn is
+        under way.
+
+    Raises:
+        ConfigurationError: When the thread belongs to another resource in the archive.
+    """
+    try:
+        return (
+            yield from _write_until_settled(
+                archive, messages, changed, is_whole=is_whole, is_under_way=is_under_way
+            )
+        )
+    except ArchiveError as error:
+        yield from archive.note_failure(error)
+        return None
+
+
+def _write_until_settled(
+    archive: StepArchive,
+    messages: Sequence[BaseMessage],
+    changed: Collection[str],
+    *,
+    is_whole: bool,
+    is_under_way: bool,
+) -> EffectFlow[list[Event] | None]:
+    writer = yield from find_part(ArchiveWriter)
+    thread_id, noted = archive.record["thread_id"], list[Event]()
+    is_whole = is_whole or writer.is_behind(thread_id)
+    has_to_settle = archive.record.get("deletion", 0) is None
+    for _ in range(MAX_TRIES):
+        if has_to_settle:
+            found, is_whole = yield from _settle_deletion(archive, messages, changed)
+            if is_under_way and is_survivor(found) and archive.record["scope"] != "resource":
+                return None
+            noted += found
+        try:
+            noted += yield from _write(archive, messages, changed, is_whole=is_whole)
+        except ArchiveLacksError:  # the thread was deleted, or the archive was swapped
+            has_to_settle = True
+            writer.forget(thread_id)
+        else:
+            writer.note_behind(thread_id, is_behind=False)
+            return noted
+    msg = f"the thread {thread_id!r} is deleted again and again"
+    raise ArchiveError(msg)
+
+
+def _write(
+    archive: StepArchive,
+    messages: Sequence[BaseMessage],
+    changed: Collection[str],
+    *,
+    is_whole: bool,
+) -> EffectFlow[list[Event]]:
+    """Archive messages and groups; return what to note."""
+    noted: list[Event] = []
+    if is_whole:
+        new = yield from archive.append_all(messages)
+    else:
+        after, new = find_unarchived(archive.record, messages, changed)
+        if new:
+            yield from archive.append(new, after=after, must_follow=True)
+    if new:
+        noted = archive.note_branch(new[-1][0])
+        archive.record = fold(archive.record, [noted])
+    yield from archive.add_groups()
+    return noted
+
+
+def complete_thread(archive: StepArchive, messages: Sequence[BaseMessage]) -> EffectFlow[None]:
+    """Archive what is missing of a conversation before a tool reads it, without noting it.
+
+    Where the thread was deleted meanwhile, nothing of this turn is archived before it has ended.
+
+    Raises:
+        ArchiveError: When the storage fails.
+    """
+    entries = drop_deleted(archive.record, keyed_conversation(messages))
+    keys, archived = [key for key, _ in entries], archive.record.get("archived")
+    known = yield from archive.archived_keys([archived] if archived in keys else keys)
+    last = max((at for at, key in enumerate(keys) if key in known), default=-1)
+    if new := entries[last + 1 :]:
+        with suppress(ArchiveLacksError):
+            yield from archive.append(new, after=keys[last] if last >= 0 else None)
+
+
+# --- What a deletion changed ---------------------------------------------------------------------
+
+
+def look_for_deletion(
+    record: MemoryRecord, messages: Sequence[BaseMessage] = (), changed: Collection[str] = ()
+) -> EffectFlow[list[Event]]:
+    """Return what to note of deletions since the record last looked; nothing where there is none.
+
+    Raises:
+        ArchiveError: When the storage fails.
+    """
+    archive = yield from find_archive()
+    found = yield from call_storage(archive.deletions, record["resource_id"], [record["thread_id"]])
+    number = sum(found.values())
+    seen, last = record.get("deletion", 0), record.get("archived")
+    if number == seen:
+        return []
+    if seen is None:  # of a new owner; where the archive has what it had, nothing was deleted
+        kept = last is not None and (
+            yield from call_storage(archive.contains, record["thread_id"], [last])
+        )
+        seen = number if kept else 0
+    floor: Floor | None = None
+    if number > seen and (last is not None or record.get("revision", 0) > 0):
+        floor = {"messages": _find_said_before(record, messages, changed)}
+    is_all = ("resource", record["resource_id"]) in found
+    deletion: DeletionFound = {
+        "type": "deletion",
+        "number": number,
+        "floor": floor,
+        "of_resource": is_all,
+    }
+    return [deletion]
+
+
+def is_survivor(events: Sequence[Event]) -> bool:
+    """Return whether the record is a copy from before a deletion that was just found."""
+    return any(event["type"] == "deletion" and event["floor"] is not None for event in events)
+
+
+def _settle_deletion(
+    archive: StepArchive, messages: Sequence[BaseMessage], changed: Collection[str]
+) -> EffectFlow[tuple[list[Event], bool]]:
+    """Note deletions since the record last looked; return whether the archive lacks what it had."""
+    record = archive.record
+    had = {key for key in (record.get("archived"), record.get("evicted")) if key is not None}
+    is_there = had <= (yield from archive.archived_keys([*had]))
+    found = yield from look_for_deletion(record, messages, changed)
+    if not is_there and not is_survivor(found):
+        yield from warn_of_loss(record)
+    archive.record = fold(record, [found])
+    archive.branch = archive.record.get("branch")
+    return found, not is_there
+
+
+def _find_said_before(
+    record: MemoryRecord, messages: Sequence[BaseMessage], changed: Collection[str]
+) -> list[str]:
+    """Return the newest messages that the record knew before this step, in order."""
+    head, last = record.get("head"), record.get("archived")
+    known = {*record["cursor"], *record["token_cache"]["counts"], last}
+    known |= {head["seen"]} if head is not None else set()
+    said = [key for key in map(key_of, messages) if key in known and key not in changed]
+    return said[-CURSOR_TAIL:] or ([] if last is None else [last])
+
+
+# --- What is new ---------------------------------------------------------------------------------
+
+
+def find_unarchived(
+    record: MemoryRecord, messages: Sequence[BaseMessage], changed: Collection[str] = ()
+) -> tuple[str | None, Keyed]:
+    """Return what the archive does not have yet, by the record alone.
+
+    Returns:
+        The key of the message before the first one, `None` at the start, and the messages.
+    """
+    last, missing = record.get("archived"), set(changed)
+    found: dict[str, BaseMessage] = {}
+    for message in reversed(messages):
+        if last is None or not message.id or (key := key_of(message)) in found:
+            break
+        if key == last and not missing:
+            return last, [*found.items()][::-1]
+        missing.discard(key)
+        if is_conversation(message):
+            found[key] = message
+    # From the start: the archive knows what it has already.
+    removed, entries = record.get("evicted"), drop_deleted(record, keyed_conversation(messages))
+    for at, (key, _) in enumerate(entries):
+        if key == removed:  # the caller kept it, in front of what is observed
+            return removed, entries[at + 1 :]
+        if key in record["cursor"]:
+            break
+    # Where it came back while nobody could tell, behind that, the last one keeps its place.
+    return removed, [entry for entry in entries if entry[0] != removed]

@@ -52,8 +52,13 @@ from langgraph_om.core.wire import (
     SharedThread,
 )
 from langgraph_om.errors import ArchiveError, ConfigurationError
-from langgraph_om.features.archive.archiving import is_survivor, look_for_deletion, warn_of_loss
-from langgraph_om.features.archive.writer import find_archive, warn_of_outage
+from langgraph_om.features.archive.writer import (
+    find_archive,
+    is_survivor,
+    look_for_deletion,
+    warn_of_loss,
+    warn_of_outage,
+)
 from langgraph_om.features.shared_log.cache import LogCache
 from langgraph_om.features.shared_log.threads import (
     build_excerpts,
