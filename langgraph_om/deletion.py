@@ -74,7 +74,8 @@ def move_thread(
         raise ConfigurationError(msg)
     if runner.settings.scope == "resource":
         raise ConfigurationError(describe_shared_log(thread_id, resource_id or to_resource_id))
-    _check_store(runner, ["index"], store, "would stay the former owner's; nothing is moved yet")
+    would = f"would stay the former owner's; the thread {thread_id!r} is not moved yet"
+    _check_store(runner, ["index"], store, would)
     meaning.flush()
     archive.move_thread(thread_id, resource_id, to_resource_id)
     if store is not None:

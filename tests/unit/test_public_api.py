@@ -42,7 +42,7 @@ MEMBERS = {
     *("check", "acheck"),
     *("flush", "aflush", "close", "aclose"),
     *("delete_thread", "adelete_thread", "delete_resource", "adelete_resource"),
-    *("move_thread", "amove_thread"),
+    *("move_thread", "amove_thread", "prune", "aprune"),
     *("archive", "buffering", "enabled", "messages_key", "working_memory", "extracted"),
 }
 
