@@ -218,6 +218,12 @@ def prune(
     if dry_run:
         idle = yield from call_function(partial(runner.archive.idle_threads, before), "om_prune")
         return [thread.id for thread in idle]
+    if runner.settings.scope == "resource":
+        msg = (
+            "`prune` does not take threads out of a log that they share; call `delete_thread` for "
+            "each one that `dry_run=True` lists"
+        )
+        raise ConfigurationError(msg)
     check = partial(_check_reach, runner, ["index"], store, checkpointer)
     yield from call_function(check, "om_prune")
     batch = partial(_prune_batch, runner, before, store)

@@ -734,7 +734,8 @@ class ObservationalMemory(metaclass=NoMiddleware):
             The ids of these threads.
 
         Raises:
-            ConfigurationError: Without an archive, or as `delete_thread`.
+            ConfigurationError: Without an archive, with `scope="resource"`, or as
+                `delete_thread`.
             ArchiveError: As `delete_thread`.
             Exception: As `delete_thread`.
         """

@@ -101,3 +101,7 @@ def test_what_cannot_be_meant_is_named() -> None:
         memory.prune(90)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="`archive`"):
         ObservationalMemory(scripted()).prune(timedelta(days=90))
+    shared = ObservationalMemory(scripted(), archive="sqlite://", scope="resource")
+    assert shared.prune(timedelta(days=90), dry_run=True) == []
+    with pytest.raises(ConfigurationError, match="`delete_thread`"):
+        shared.prune(timedelta(days=90))
