@@ -132,15 +132,6 @@ def test_star_import_works_without_langchain() -> None:
     ("missing", "program", "extra"),
     [
         ("jinja2", "import langgraph_om.tools.inspector", "web"),
-        (
-            "jinja2",
-            (
-                "from langgraph_om import ObservationalMemory as Memory\n"
-                "    from langgraph_om.testing import ScriptedChatModel\n"
-                "    Memory(ScriptedChatModel()).view({'messages': []}).to_html()"
-            ),
-            "web",
-        ),
         ("starlette", "import langgraph_om.tools.inspector", "web"),
         (
             "mcp",
