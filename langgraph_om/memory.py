@@ -125,7 +125,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
         middleware and `with_second_try(model.invoke)` read. `thresholds` fit into it. What a thread
         learns from a refused prompt holds for that thread alone, see `status`.
         """
-        return self._runner.window
+        return self._runner.actor.window
 
     @property
     def tools(self) -> list[BaseTool]:
@@ -162,7 +162,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
             `llm_input_messages`; it returns the answer. A coroutine function for one.
         """
         model = getattr(call, "__self__", None)
-        self._runner.meet_actor(model)
+        self._runner.actor.meet(model)
         if is_async(call):
 
             async def aask(state: Any, **options: Any) -> Any:
@@ -185,7 +185,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
         system: str | SystemMessage | None = None,
         config: RunnableConfig | None = None,
     ) -> tuple[SecondTries, list[BaseMessage]]:
-        self._runner.meet_actor(model, system=system)
+        self._runner.actor.meet(model, system=system)
         view = self.llm_input_messages(state, system=system, config=config)
         name = name_actor(model)
         return SecondTries(self._runner, state, system, model=name, config=config), view

@@ -102,7 +102,7 @@ def search(
         messages, record = runner.conversation(seen), runner.stored_record(seen)
         if resource_id is not None and record["resource_id"] not in {None, str(resource_id)}:
             raise ConfigurationError(describe_anothers(record["thread_id"], resource_id))
-        timezone = runner.settings_for(record, messages).timezone
+        timezone = runner.actor.settings_for(record, messages).timezone
         who = Identity(record["thread_id"], record["resource_id"])
         asked = build_request(query, limit, timezone, **limits)
         return _show(read_state(settings, who, record, messages), asked)
@@ -180,7 +180,7 @@ def search_thread(
     runner, state = thread.runner, (yield from thread.read())
     record, messages = runner.record(state), runner.conversation(state)
     settings, archive, store = runner.settings, runner.archive, thread.store
-    timezone = runner.settings_for(record, messages).timezone
+    timezone = runner.actor.settings_for(record, messages).timezone
     asked = build_request(query, limit, timezone, **limits)
     # The record of a thread that never ran does not say which one it is.
     who = Identity(record["thread_id"] or thread.id, record["resource_id"])

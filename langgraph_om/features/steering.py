@@ -26,7 +26,7 @@ def remember(runner: StepRunner, text: str, day: date | str | None, state: Any) 
     """Return the update that adds what a person wants to be remembered."""
     now, settings = runner.clock(), runner.settings
     if state is not None:
-        settings = runner.settings_for(runner.record(state), runner.conversation(state))
+        settings = runner.actor.settings_for(runner.record(state), runner.conversation(state))
     words, local = _check_item(text), now.astimezone(settings.timezone)
     heading = f"Date: {format_day(_read_day(day) or local.date())}"
     head = f"* 🔴 ({local:%H:%M}) " if day is None else "* 🔴 "

@@ -233,7 +233,7 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         refuse_second_recall(request.tools, self.memory.recall_tool)
         if not self._runner.runs.is_on():
             return False
-        self._runner.meet_actor(request.model, request.tools, request.system_message)
+        self._runner.actor.meet(request.model, request.tools, request.system_message)
         return True
 
     def _prepare(
@@ -532,7 +532,7 @@ def _prepare_model(runner: StepRunner, state: Mapping[str, Any]) -> EffectFlow[_
     channel = _read_channels().get(runner.messages_key) if runner.removes_by else None
     if channel is not None:
         check_removal(channel, runner.messages_key, str(runner.removes_by))
-    if runner.models.asks_actor and runner.find_actor() is None:
+    if runner.models.asks_actor and runner.actor.find() is None:
         # A node before the first call of all: whom to ask is known behind it.
         outcome = Outcome(record, conversation)
         look = yield from runner.inspect(

@@ -25,7 +25,7 @@ def check(runner: StepRunner, *, ask: bool) -> EffectFlow[list[str]]:
         if reached.error is not None:
             why = str(reached.error) or reached.failure
             problems.append(f"the archive cannot be reached: {why}")
-    models = runner.models.list_models(runner.find_actor())
+    models = runner.models.list_models(runner.actor.find())
     missing = {name: " and ".join(needs) for _, name, needs in models if needs}
     problems += [f"memory's model {name!r} can't be asked: {why}" for name, why in missing.items()]
     if ask and not problems:

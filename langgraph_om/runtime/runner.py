@@ -9,25 +9,19 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from operator import is_
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_om.archive import StoreUse
 from langgraph_om.core.actor.in_sight import STATE_CHANNELS
-from langgraph_om.core.actor.prompt import assemble, count_instructions, find_day
+from langgraph_om.core.actor.prompt import assemble, find_day
 from langgraph_om.core.config.settings import NOTHING_IN_STATE, Identity, InState, Parts, Settings
-from langgraph_om.core.config.thresholds import (
-    ANY_MODEL,
-    find_smallest,
-    join_windows,
-    select_learned,
-)
 from langgraph_om.core.content.parts import is_summary
 from langgraph_om.core.content.text import write_json
 from langgraph_om.core.cycles.carry_out import (
@@ -44,18 +38,14 @@ from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.step.inspect import count_and_collect, freeze_view, inspect, peek_pending
 from langgraph_om.core.step.step import Step
-from langgraph_om.core.tokens.estimate import EstimatingCounter
-from langgraph_om.core.wire import ActorWindow, Event, JobResult, MemoryRecord
+from langgraph_om.core.wire import Event, JobResult, MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.models.ask import Calls
 from langgraph_om.models.pool import ModelPool
 from langgraph_om.models.providers import (
-    find_image_provider,
-    find_tools,
-    find_window,
     name_actor,
-    write_schema,
 )
+from langgraph_om.runtime.actor import Actor
 from langgraph_om.runtime.executors import (
     Executor,
     ForgettingExecutor,
@@ -64,7 +54,7 @@ from langgraph_om.runtime.executors import (
 from langgraph_om.runtime.flows import RunContext, drive
 from langgraph_om.runtime.hooks import Hooks
 from langgraph_om.runtime.job_requests import build_request, carry_out_request, do_job
-from langgraph_om.runtime.run import ResourceId, Runs, find_acting
+from langgraph_om.runtime.run import ResourceId, Runs
 from langgraph_om.runtime.state import (
     channel_of,
     conversation_of,
@@ -90,16 +80,10 @@ _NO_MODEL = (
 _MOST_UNSHOWN = 3
 """How many answers of the Actor may come before anybody has asked for its input."""
 
-_WINDOW_PART = 0.8
-"""How much of the Actor's window a prompt may take; the rest is for its answer, and for what is
-counted otherwise."""
-_LEAST_ROOM = 300
 _MOST_INSPECTED = 15
 """Threads that are between a step and the call of the Actor's model, at most; of more, the window
 is opened again."""
 _POLL_SECONDS = 0.02
-_MOST_LEARNED = 15
-"""Threads for which it is kept how long a prompt was refused: their records have it soon."""
 
 
 @dataclass
@@ -122,7 +106,8 @@ class RunScope:
 class StepRunner:
     """What one memory runs its steps with; `ObservationalMemory` sets it up and holds it."""
 
-    settings: Settings
+    configured: InitVar[Settings]
+    """The settings while nobody knows what the Actor's model reads."""
     models: ModelPool
     hooks: Hooks
     buffering: Executor
@@ -132,43 +117,31 @@ class StepRunner:
     messages_key: str = "messages"
     resource_id: ResourceId = None
     enabled: bool = True
-    budget: Callable[[int], Settings] | None = None
+    budget: InitVar[Callable[[int], Settings] | None] = None
     """Returns the settings for the Actor's window, in tokens, where the budget is a part of it."""
     store_uses: frozenset[StoreUse] = field(init=False, default=frozenset())
     """For what the graph's store is used."""
     runs: Runs = field(init=False)
-    windows: dict[str, ActorWindow] = field(init=False, default_factory=dict)
-    """How long a prompt the Actor's models read, by their names, as far as this process knows."""
-    learned: dict[str, dict[str, ActorWindow]] = field(init=False, default_factory=dict)
-    """The same for one thread alone, by the id of its record, where a prompt was refused."""
-    left_out: dict[str, frozenset[str]] = field(init=False, default_factory=dict)
-    """By the names of the Actor's models, the forms of content that helped when left out."""
-    tool_tokens: int = field(init=False, default=0)
-    """What the Actor's tools count, as far as they are known."""
-    _configured: Settings = field(init=False)
-    """The settings while nobody knows what the Actor's model reads."""
-    _models: dict[str, Any] = field(init=False, default_factory=dict)
-    """The Actor's models that were told so far, by their names."""
-    _met: Any = field(init=False, default=None)
-    """The one that was told last."""
+    actor: Actor = field(init=False)
+    """The agent's models, and the limits that fit them."""
     _unshown: int = field(init=False, default=0)
     """How many answers came while nobody asked for the Actor's input; no count once somebody has.
     """
-    _images: EstimatingCounter | None = field(init=False, default=None)
-    """Counts as the Actor's model counts images; `None` where that is the usual way."""
-    _actor: tuple[Sequence[Any], Any] = field(init=False, default=((), None))
-    """The Actor's tools and its system prompt, as far as they are known."""
     _storage: list[object] = field(init=False, default_factory=list)
     """What flows call."""
     _inspected: dict[str, Step] = field(init=False, default_factory=dict)
     """By the id of a record, the last step of a thread, until the Actor's input is made of it."""
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, configured: Settings, budget: Callable[[int], Settings] | None) -> None:
         self.runs = Runs(self.resource_id, self.enabled)
-        self._configured = self.settings
-        self.learn_window(self.settings.max_input_tokens, "option")
+        self.actor = Actor(configured, self.runs, self.clock, budget)
         self.store_uses = list_store_uses(self.settings.parts)
         self._storage = self._connect(self.settings.parts)
+
+    @property
+    def settings(self) -> Settings:
+        """The settings, with limits that fit the Actor's models."""
+        return self.actor.settings
 
     def _connect(self, parts: Parts) -> list[object]:
         """Tell the parts what the memory runs with; return what flows call as storage."""
@@ -186,188 +159,6 @@ class StepRunner:
         if parts.inject is not None:
             storage.append(parts.inject.connect(parts))
         return storage
-
-    # --- The Actor's window ----------------------------------------------------------------------
-
-    @property
-    def window(self) -> int | None:
-        """The most that the Actor's models read, in tokens; `None` where nobody has said."""
-        smallest = find_smallest(self.windows)
-        return None if smallest is None else smallest["tokens"]
-
-    def find_window(self, record: MemoryRecord, model: str) -> int | None:
-        """Return the most that one of the Actor's models reads, as far as that is known.
-
-        Args:
-            record: The memory of the thread, which may know it from another process.
-        """
-        windows = self.list_windows(record)
-        own = {name: windows[name] for name in {ANY_MODEL, model} & windows.keys()}
-        smallest = find_smallest(own if model else windows)
-        return None if smallest is None else smallest["tokens"]
-
-    def list_windows(self, record: MemoryRecord) -> dict[str, ActorWindow]:
-        """Return the windows that count for a thread, by the names of models."""
-        known = self.windows
-        learned = self.learned.get(record["id"])
-        if learned is not None:
-            known = join_windows(known, learned)
-        if "windows" not in record or not self.enabled or self._configured.max_input_tokens:
-            return known
-        return join_windows(known, select_learned(record, self._models))
-
-    def settings_of(self, record: MemoryRecord) -> Settings:
-        """Return the settings of a thread, with what it has learned.
-
-        These do not hold for other threads: whoever may write to a thread may write to its record.
-        """
-        windows, settings = self.list_windows(record), self.settings
-        smallest = None if windows is self.windows else find_smallest(windows)
-        if smallest is not None:
-            settings = self._warn_of_scaling(smallest["tokens"], self._fit(smallest["tokens"]))
-        return settings.count_like(record).in_zone(record.get("timezone"))
-
-    def settings_for(
-        self, record: MemoryRecord, messages: Sequence[BaseMessage], who: Identity | None = None
-    ) -> Settings:
-        """Return the settings of a thread where no step looks at it, in its user's zone.
-
-        Args:
-            who: Who the run is for, which dates as its step would; `None` outside of a run, where
-                the zone so far counts, if there was a step.
-        """
-        settings = self.settings_of(record)
-        if who is None and record["id"]:
-            return settings
-        said = None if who is None else who.timezone
-        return settings.in_zone(settings.choose_zone(messages, said, self.clock()))
-
-    def read_window(self, record: MemoryRecord) -> tuple[Settings, ActorWindow | None]:
-        """Return the settings and the Actor's window as somebody sees them who looks at a thread.
-
-        Where this process has met no Actor, as in the command, the record tells of its window.
-        """
-        smallest = find_smallest(self.list_windows(record))
-        if smallest is not None:
-            return self.settings_of(record), smallest
-        kept = find_smallest(record.get("windows", {}))
-        settings = self.settings if kept is None else self._fit(kept["tokens"])
-        return settings.count_like(record).in_zone(record.get("timezone")), kept
-
-    @property
-    def agent_prompt(self) -> Any:
-        """The agent's own system prompt, a text or a message, as far as this process knows."""
-        return self._actor[1]
-
-    def meet_actor(self, model: Any, tools: Sequence[Any] = (), system: Any = None) -> None:
-        """Keep messages and observations to what the Actor's model can read.
-
-        Limits are scaled down together where a prompt might grow beyond a part of the window; of
-        several models the smallest one counts. What is too small is never made larger again.
-        Images count as the first model with a formula of its own counts them.
-
-        Args:
-            model: The chat model, perhaps with tools bound or with fallbacks, or a method of one.
-            system: The agent's own system prompt: a text, a message or `None`.
-        """
-        name = name_actor(model)
-        if model is not None:
-            self._met = self._models[name] = model
-        self._count_images_as(model)
-        before = self._actor
-        self._actor = (before[0] or tools or find_tools(model), before[1] or system)
-        if self._actor != before:
-            count = self.settings.counter.count_text
-            self.tool_tokens = sum(map(count, map(write_schema, self._actor[0])))
-            self._fit_all()
-        if not self._configured.max_input_tokens:  # which says it in the place of the profile
-            self.learn_window(find_window(model), "profile", name)
-
-    def find_actor(self, name: str = "") -> Any:
-        """Return the Actor's model: of the run around, of a name, or else the one met last."""
-        return find_acting() or (self._models.get(name) if name else None) or self._met
-
-    def _count_images_as(self, model: Any) -> None:
-        if self._images is not None or not self._configured.counts_as_actor:
-            return
-        provider = find_image_provider(model)
-        if provider is not None:
-            self._images = EstimatingCounter(provider=provider)
-            self._configured = self._configured.count_with(self._images)
-            self.settings = self.settings.count_with(self._images)
-            self._fit_all()
-
-    def learn_window_of(self, record: MemoryRecord, model: str, tokens: int) -> None:
-        """Note how long a prompt one of the Actor's models reads, for one thread alone."""
-        known = self.learned.get(record["id"], {})
-        told: dict[str, ActorWindow] = {model: {"tokens": tokens, "source": "refused"}}
-        others = [(key, each) for key, each in self.learned.items() if key != record["id"]]
-        own = (record["id"], join_windows(known, told))
-        self.learned = dict([*others[-_MOST_LEARNED:], own])
-
-    def learn_window(
-        self,
-        tokens: int | None,
-        source: Literal["option", "profile"],
-        model: str = ANY_MODEL,
-    ) -> None:
-        """Note how long a prompt one of the Actor's models reads; a larger window changes nothing.
-
-        Args:
-            tokens: The most that it reads; `None` where that is not known.
-        """
-        known = self.windows.get(model)
-        if not self.enabled or tokens is None or (known and known["tokens"] <= tokens):
-            return
-        self.windows = {**self.windows, model: {"tokens": tokens, "source": source}}
-        self._fit_all()
-
-    def note_left_out(self, model: str, form: str, what: str) -> None:
-        """Note that one of the Actor's models took a prompt without a form that it refused."""
-        self.left_out[model] = self.left_out.get(model, frozenset()) | {form}
-        self.runs.warn_once(
-            "the Actor's model %r refused a prompt and took it without %s", model, what
-        )
-
-    def _fit_all(self) -> None:
-        if self.window is not None:
-            self.settings = self._warn_of_scaling(self.window, self._fit(self.window))
-
-    def _fit(self, window: int) -> Settings:
-        """Return the settings for a window."""
-        before, system = self._resolve_budget(window), self._actor[1]
-        if self._images is not None:
-            before = before.count_with(self._images)
-        own = system.text if isinstance(system, BaseMessage) else system or ""
-        beside = before.counter.count_text(own) + self.tool_tokens + count_instructions(before)
-        return before.fit(max(_LEAST_ROOM, int(window * _WINDOW_PART) - beside))
-
-    def _warn_of_scaling(self, window: int, settings: Settings) -> Settings:
-        limits = settings.thresholds
-        if limits.scaled_from is not None:
-            self.runs.warn_once(
-                "the Actor's model reads %d tokens, and messages and observations may grow to %d "
-                "before a turn waits: all limits are scaled down, so that they grow to %d; set a "
-                "smaller `token_budget` to choose them yourself",
-                window,
-                limits.scaled_from,
-                limits.largest_tokens,
-            )
-        return settings
-
-    def _resolve_budget(self, window: int) -> Settings:
-        if self.budget is None:
-            return self._configured
-        try:
-            return self.budget(window)
-        except ConfigurationError as error:  # no reason to end a turn
-            self.runs.warn_once(
-                "`token_budget` is a part of what the Actor's model reads, %d tokens, and cannot "
-                "be kept: %s. The limits are scaled down from those without it",
-                window,
-                error,
-            )
-            return self._configured
 
     def __reduce__(self) -> Any:
         """Refuse to be copied to another process."""
@@ -437,7 +228,7 @@ class StepRunner:
 
     def settings_in_force(self, record: MemoryRecord) -> Settings:
         """Return the settings of a step: once closed, those of a memory that buffers nothing."""
-        settings = self.settings_of(record)
+        settings = self.actor.settings_of(record)
         if not self.is_closed or settings.thresholds.buffer_tokens is None:
             return settings
         self.runs.warn_once(
@@ -459,7 +250,7 @@ class StepRunner:
             streams: Whether events go to the run's custom stream as they happen.
             actor: The name of the Actor's model, outside of the agent's run.
         """
-        model, counter = self.find_actor(actor), self.settings.counter
+        model, counter = self.actor.find(actor), self.settings.counter
         calls = Calls(self.models, self.clock, self.deadline, counter, config, model)
         return RunContext(calls, self.hooks, self.buffering, tuple(self._storage), streams)
 
@@ -485,7 +276,7 @@ class StepRunner:
             self.clock(),
             scope=around,
             is_final=is_final,
-            windows=self.list_windows(record),
+            windows=self.actor.list_windows(record),
             in_state=self.read_state(around.state),
         )
         yield from inspect(
@@ -501,8 +292,8 @@ class StepRunner:
         if not record["id"]:
             self._look_at_history(step)
             if not must_proceed:
-                self.models.check(self.find_actor())
-            for _, name, needs in self.models.list_models(self.find_actor()):
+                self.models.check(self.actor.find())
+            for _, name, needs in self.models.list_models(self.actor.find()):
                 if needs:
                     self.runs.warn_once(_NO_MODEL, name, " and ".join(needs))
         for event in step.events:
@@ -602,7 +393,7 @@ class StepRunner:
         Returns:
             Its start event; a failure when the executor has no room for it now.
         """
-        settings, now = self.settings_of(record), self.clock()
+        settings, now = self.actor.settings_of(record), self.clock()
         window = self._window(settings, record, messages)
         job = yield from describe_job(settings, record, window, decision, now)
         if job is None:
@@ -676,7 +467,7 @@ class StepRunner:
                 shown where it is valid.
         """
         self._unshown = _MOST_UNSHOWN + 1
-        if self.budget is not None and not self.list_windows(step.record):
+        if self.actor.budget is not None and not self.actor.list_windows(step.record):
             self.runs.warn_once(
                 "`token_budget` is a part of what the Actor's model reads, and nobody has said how "
                 "much that is: until a prompt is refused as too long, the limits are those without "
@@ -697,7 +488,7 @@ class StepRunner:
         """Return a record with what came of its background jobs, as the next step will have it."""
         if not record["pending"]:
             return record
-        settings = self.read_window(record)[0]
+        settings = self.actor.read_window(record)[0]
         jobs = drive(peek_pending(record), self.context()).result
         window = open_window(record, messages, settings.counter)
         return fold(record, take_in_results(settings, record, window, jobs, self.clock()))
@@ -715,7 +506,7 @@ class StepRunner:
             in_state: What the Actor is shown that no record holds.
         """
         who = self.identity(config) if self.runs.is_read_only(config) else None
-        settings, now = self.settings_for(record, messages, who), self.clock()
+        settings, now = self.actor.settings_for(record, messages, who), self.clock()
         today = now.astimezone(settings.timezone).date()
         if who is not None:  # nothing was inspected
             step = Step(settings, record, messages, who, now, in_state=in_state)
@@ -748,7 +539,7 @@ class StepRunner:
         identity: Identity,
     ) -> EffectFlow[Step]:
         """Read the working memory for a run in which nothing is inspected or written."""
-        settings = self.settings_for(record, messages, identity)
+        settings = self.actor.settings_for(record, messages, identity)
         step = Step(settings, record, messages, identity, self.clock(), scope=scope)
         if settings.parts.working is not None:
             yield from settings.parts.working.read(step)

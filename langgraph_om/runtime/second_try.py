@@ -88,12 +88,12 @@ class SecondTries:
         self._window: int | None = None
         self._look: Step | None = None
         self._shown = None if refused is None else list(refused)
-        self._without = {"blocks"} & runner.left_out.get(model, frozenset())
+        self._without = {"blocks"} & runner.actor.left_out.get(model, frozenset())
         self._tried: list[str] = []
 
     def _count(self, messages: Iterable[BaseMessage]) -> int:
         runner = self._runner
-        return count_messages(runner.settings.counter, messages) + runner.tool_tokens
+        return count_messages(runner.settings.counter, messages) + runner.actor.tool_tokens
 
     def find(self, error: Exception) -> list[BaseMessage]:
         """Return the next input, with less than the last one.
@@ -194,7 +194,7 @@ class SecondTries:
         if not runner.runs.is_on(self._config):
             return view
         self._shown = self._write(view)
-        window = runner.find_window(runner.record(self._state), self._model)
+        window = runner.actor.find_window(runner.record(self._state), self._model)
         if window is not None:
             size, most = self._count(self._shown), int(window * _SURE)
             if size > most:
@@ -262,11 +262,13 @@ class SecondTries:
             return answer
         is_answered = bool(self._tried) and not self._is_empty(answer)
         if is_answered and self._tried[-1] in self._without:
-            self._runner.note_left_out(self._model, self._tried[-1], _WITHOUT[self._tried[-1]])
+            self._runner.actor.note_left_out(
+                self._model, self._tried[-1], _WITHOUT[self._tried[-1]]
+            )
         window = self._window if is_answered and self._tried[-1] == "length" else None
         if window is not None:
             record = self._runner.record(self._state)
-            self._runner.learn_window_of(record, self._model, window)
+            self._runner.actor.learn_window_of(record, self._model, window)
 
         def mark(message: BaseMessage) -> BaseMessage:
             marked = mark_other_view(message)

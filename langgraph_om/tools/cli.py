@@ -314,12 +314,12 @@ async def doctor(job: Job) -> int:
     messages = runner.conversation(state)
     record = runner.take_in(runner.record(state), messages)
     step = runner.look(record, messages, runner.read_state(state))
-    step.settings = runner.read_window(record)[0]
+    step.settings = runner.actor.read_window(record)[0]
     found = diagnose(step)
     status = cast("StatusData", memory.status(state))
     named = name_actor_of(messages)
     pool = runner.models if job.args.memory else _UNNAMED
-    models = list(pool.list_models(runner.find_actor() or named or None))
+    models = list(pool.list_models(runner.actor.find() or named or None))
     if pool.asks_actor:
         found.advice.extend(advise_on_price(named, messages, record))
     if job.args.json:

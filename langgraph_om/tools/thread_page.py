@@ -57,7 +57,7 @@ def read_page(
         start = asked // _PAGE * _PAGE
     stop = min(talk.total, start + _PAGE)
     shown = describe_view(view)
-    sent = runner.actor_input(step, runner.agent_prompt) if "prompt" in query else []
+    sent = runner.actor_input(step, runner.actor.prompt) if "prompt" in query else []
     return {
         **shown,
         "values": [
@@ -76,7 +76,7 @@ def read_page(
         "start": start,
         "stop": stop,
         "total": talk.total,
-        "parts_of_prompt": list_parts(step.settings, step.view, runner.agent_prompt),
+        "parts_of_prompt": list_parts(step.settings, step.view, runner.actor.prompt),
         "sent": [(_ROLES.get(own.type, own.type), _write_whole(own)) for own in sent],
         "turns": read_turns(talk),
     }

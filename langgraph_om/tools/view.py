@@ -262,7 +262,7 @@ def _look(runner: StepRunner, state: Any) -> tuple[MemoryRecord, StatusData, int
     """Return a state's record as it is by now, its status, and tokens of unobserved messages."""
     messages = runner.conversation(state)
     record = runner.take_in(runner.record(state), messages)
-    settings, actor = runner.read_window(record)
+    settings, actor = runner.actor.read_window(record)
     window, step = open_window(record, messages, settings.counter), max(0, record["turn"]["step"])
     status = build_status(record, window, settings.thresholds, step=step, actor=actor)
     return record, status, window.tokens

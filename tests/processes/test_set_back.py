@@ -18,7 +18,7 @@ from support.processes.workers import Place, config
 def set_evicts(agent: Agent, *, to: bool) -> None:
     runner = runner_of(agent.memory)
     parts = replace(runner.settings.parts, evict=Evicting() if to else None)
-    runner.settings = replace(runner.settings, parts=parts)
+    runner.actor.settings = replace(runner.settings, parts=parts)
 
 
 def file_of(place: Place) -> Path:

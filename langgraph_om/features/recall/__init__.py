@@ -125,7 +125,7 @@ class Recall:
         record, messages = runner.stored_record(values), runner.conversation(values)
         if who.thread_id and who.thread_id == find_parent_thread(record["thread_id"]):
             who = replace(who, thread_id=record["thread_id"])
-        step = Step(runner.settings_of(record), record, messages, who, runner.clock())
+        step = Step(runner.actor.settings_of(record), record, messages, who, runner.clock())
         try:
             if not runner.runs.is_read_only(config):
                 drive(runner.catch_up(step), runner.context(config))
@@ -165,7 +165,7 @@ class Recall:
         asker = Asker(
             source=self.read(who, record, messages, self.near, store),
             counter=settings.counter,
-            timezone=self._runner.settings_for(record, messages, who).timezone,
+            timezone=self._runner.actor.settings_for(record, messages, who).timezone,
             hides_ids=settings.hides_ids,
             reaches_others=self.config.scope == "resource",
             request=request,
