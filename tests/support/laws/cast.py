@@ -357,13 +357,13 @@ _LINES = re.MULTILINE | re.DOTALL
 
 def words_in(text: str) -> set[str]:
     """The words that somebody said, and the labels of calls; an edited message has one word."""
-    return set(re.findall(r'\b(?:u\d[\w.]*|edited):\d+|"label": ?"[^"]+"', text))
+    return set(re.findall(r'\b(?:u\d[\w.]*|edited):\d+|"label":"[^"]+"', text))
 
 
 def words_of(message: BaseMessage) -> set[str]:
     """The same of a message."""
     calls = message.tool_calls if isinstance(message, AIMessage) else []
-    return words_in(message.text) | {f'"label": "{call["args"]["label"]}"' for call in calls}
+    return words_in(message.text) | {f'"label":"{call["args"]["label"]}"' for call in calls}
 
 
 def spoken(text: str) -> set[int]:
