@@ -168,13 +168,13 @@ def observe(
         if outcome.removed:
             removed = [RemoveMessage(id=key) for key in outcome.removed]
             update[runner.messages_key] = removed
-        yield from thread.call("update_state", config, update, as_node=node)
-        state = (yield from thread.call("get_state", config)) if node is None else None
+        yield from thread.update_state(config, update, as_node=node)
+        state = (yield from thread.get_state(config)) if node is None else None
         if state is not None and not is_kept(state, outcome):
             # An imported thread has run no node: whose update it is has to be said.
             node = choose_node(thread.graph.nodes)
             only = {"om": outcome.record}
-            yield from thread.call("update_state", config, only, as_node=node)
+            yield from thread.update_state(config, only, as_node=node)
         if not thread.is_fork:
             yield from thread.stay_at_rest(config)
     return adoption.report(outcome)

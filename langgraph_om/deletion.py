@@ -94,7 +94,7 @@ def delete_thread(
     check = partial(_check_reach, runner, ["index"], store, checkpointer)
     yield from call_function(check, "om_delete")
     if checkpointer is not None:
-        yield from call_graph(checkpointer, "delete_thread", thread_id)
+        yield from call_graph(checkpointer.delete_thread, checkpointer.adelete_thread, thread_id)
     erase = partial(_erase_thread, runner, thread_id, resource_id, store)
     others: list[str] = yield from call_function(erase, "om_delete")
     return others if checkpointer is not None else [thread_id, *others]
@@ -133,7 +133,9 @@ def delete_resource(
     left = [*threads]
     if checkpointer is not None:
         for thread_id in threads:
-            yield from call_graph(checkpointer, "delete_thread", thread_id)
+            yield from call_graph(
+                checkpointer.delete_thread, checkpointer.adelete_thread, thread_id
+            )
         found, left = yield from _delete_unarchived(runner, resource_id, checkpointer)
         threads += found
     erase = partial(_erase_resource, runner, resource_id, threads, store)
@@ -162,7 +164,9 @@ def _delete_unarchived(
     done, left, limit = list[str](), list[str](), PAGE
     wanted = {"resource_id": resource_id}
     while True:
-        found = yield from call_graph(checkpointer, "list", None, filter=wanted, limit=limit)
+        found = yield from call_graph(
+            checkpointer.list, checkpointer.alist, None, filter=wanted, limit=limit
+        )
         listed = [str(each.config["configurable"]["thread_id"]) for each in found]
         new = [key for key in dict.fromkeys(listed) if key not in done and key not in left]
         if not new and len(listed) < limit:
@@ -173,7 +177,9 @@ def _delete_unarchived(
             if not (yield from call_function(free, "om_delete")):
                 left.append(thread_id)
                 continue
-            yield from call_graph(checkpointer, "delete_thread", thread_id)
+            yield from call_graph(
+                checkpointer.delete_thread, checkpointer.adelete_thread, thread_id
+            )
             done.append(thread_id)
 
 
@@ -229,7 +235,9 @@ def prune(
     batch = partial(_prune_batch, runner, before, store)
     while gone := (yield from call_function(batch, "om_prune")):
         for thread_id in gone if checkpointer is not None else ():
-            yield from call_graph(checkpointer, "delete_thread", thread_id)
+            yield from call_graph(
+                checkpointer.delete_thread, checkpointer.adelete_thread, thread_id
+            )
         done += gone
     return done
 

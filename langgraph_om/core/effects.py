@@ -228,13 +228,11 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class CallGraph:
-    """A call of a compiled graph or a checkpointer. The reply is a `CallReply`, an iterator a list.
+    """A call of a graph or a checkpointer. The reply is a `CallReply`, of an iterator a list."""
 
-    The method that is awaited has the same name behind an `a`.
-    """
-
-    owner: Any
-    method: str
+    method: Callable[..., Any]
+    amethod: Callable[..., Any]
+    """The same one, to be awaited."""
     arguments: Sequence[Any] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -299,13 +297,15 @@ def call_function(function: Callable[[], Any], name: str) -> Requests[Any]:
     return reply.unwrap()
 
 
-def call_graph(owner: Any, method: str, *arguments: Any, **options: Any) -> Requests[Any]:
-    """Call a method of a compiled graph or a checkpointer by its sync name.
+def call_graph(
+    method: Callable[..., Any], amethod: Callable[..., Any], *arguments: Any, **options: Any
+) -> Requests[Any]:
+    """Call a method of a compiled graph or a checkpointer, in the form that fits the run.
 
     Raises:
         Exception: What it raises.
     """
-    reply: CallReply = yield CallGraph(owner, method, arguments, options)
+    reply: CallReply = yield CallGraph(method, amethod, arguments, options)
     return reply.unwrap()
 
 

@@ -89,17 +89,25 @@ class GraphThread:
         """Whether changes begin a fork, beside whatever runs."""
         return "checkpoint_id" in self.config.get("configurable", {})
 
-    def call(self, method: str, *arguments: Any, as_node: str | None = None) -> Requests[Any]:
-        """Call a method of the graph."""
+    def get_state(self, where: RunnableConfig) -> Requests[Any]:
+        """Read a state of the graph."""
+        return call_graph(self.graph.get_state, self.graph.aget_state, where)
+
+    def update_state(
+        self, where: RunnableConfig, values: Any, as_node: str | None = None
+    ) -> Requests[Any]:
+        """Write into the graph's state."""
         options = {} if as_node is None else {"as_node": as_node}
-        return call_graph(self.graph, method, *arguments, **options)
+        update, aupdate = self.graph.update_state, self.graph.aupdate_state
+        return call_graph(update, aupdate, where, values, **options)
 
     def walk(self, take: Callable[[Any], bool], **options: Any) -> Requests[None]:
         """Read the thread's states, newest first, as long as a function takes more."""
         before: RunnableConfig | None = None
         while True:
-            read = partial(call_graph, self.graph, "get_state_history", self.config)
-            page = yield from read(before=before, limit=PAGE, **options)
+            read, aread = self.graph.get_state_history, self.graph.aget_state_history
+            limits = {"before": before, "limit": PAGE, **options}
+            page = yield from call_graph(read, aread, self.config, **limits)
             if not all(map(take, page)) or len(page) < PAGE:
                 return
             before = page[-1].config
@@ -124,7 +132,7 @@ class GraphThread:
         Raises:
             ConfigurationError: When it is another user's.
         """
-        state = yield from self.call("get_state", self.config)
+        state = yield from self.get_state(self.config)
         yield from self._check_owner(state, also_of)
         return state
 
@@ -152,7 +160,7 @@ class GraphThread:
             raise _describe_busy(self, "which is the one that this is called in")
         waited_for, pause = 0.0, _FIRST_PAUSE
         while True:
-            state = yield from self.call("get_state", self.config)
+            state = yield from self.get_state(self.config)
             is_over = is_certain or is_at_rest(self.graph, state)
             if is_over or not waited_for:  # it may have been moved meanwhile
                 yield from self._check_owner(state, also_of)
@@ -178,7 +186,7 @@ class GraphThread:
                     raise
                 yield Pause(_LONGEST_PAUSE)  # a server refuses while a run is under way
                 continue
-            state = None if self.is_fork else (yield from self.call("get_state", self.config))
+            state = None if self.is_fork else (yield from self.get_state(self.config))
             if state is None or self._has(state, act):
                 record_act(update, self.id, self._name_resource(), began)
                 if state is not None:
@@ -208,24 +216,24 @@ class GraphThread:
 
     def _write(self, update: Update, state: Any, act: str) -> Requests[None]:
         values, node = {"om": update}, self.as_node
-        written = yield from self.call("update_state", self.config, values, as_node=node)
-        if node is None and not self._has((yield from self.call("get_state", written)), act):
+        written = yield from self.update_state(self.config, values, as_node=node)
+        if node is None and not self._has((yield from self.get_state(written)), act):
             # `create_agent` drops what stands for the input, so a node has to be named.
             nodes: Any = getattr(self.graph, "nodes", ())
             gate = [name for name in nodes if name.endswith("Middleware.before_model")]
             node = gate[0] if gate and state.next else choose_node(nodes)
-            written = yield from self.call("update_state", self.config, values, as_node=node)
+            written = yield from self.update_state(self.config, values, as_node=node)
             if node in state.next:  # it is the one that waits, and has to go on waiting
                 where = written if self.is_fork else self.config
                 given: dict[str, Any] = {self.runner.messages_key: []}
-                yield from self.call("update_state", where, given, as_node=_INPUT)
+                yield from self.update_state(where, given, as_node=_INPUT)
         if not state.next:
             yield from self.stay_at_rest(written if self.is_fork else self.config)
 
     def stay_at_rest(self, where: RunnableConfig) -> Requests[None]:
         """End what an update began as the last node, behind which a graph may go on."""
-        if (yield from self.call("get_state", where)).next:
-            yield from self.call("update_state", where, None, as_node=_END)
+        if (yield from self.get_state(where)).next:
+            yield from self.update_state(where, None, as_node=_END)
 
     def _name_resource(self) -> str | None:
         return self.runner.runs.name_resource(self.config)

@@ -281,7 +281,7 @@ def _perform(request: Request) -> Any:
 
 
 def _call_graph(call: CallGraph) -> Any:
-    found = getattr(call.owner, call.method)(*call.arguments, **call.options)
+    found = call.method(*call.arguments, **call.options)
     return list(found) if isinstance(found, Iterator) else found
 
 
@@ -351,7 +351,7 @@ def _take_notice(task: asyncio.Task[Any]) -> None:
 
 async def _acall_graph(call: CallGraph) -> Any:
     try:
-        found = getattr(call.owner, f"a{call.method}")(*call.arguments, **call.options)
+        found = call.amethod(*call.arguments, **call.options)
         return [each async for each in found] if isinstance(found, AsyncIterator) else await found
     except NotImplementedError:  # a checkpointer may have methods that block alone
         return await asyncio.wrap_future(in_thread(partial(_call_graph, call), "om_graph"))

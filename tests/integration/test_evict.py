@@ -160,16 +160,15 @@ def test_removed_message_that_is_asked_again_is_a_request() -> None:
     assert agent.prompts()[-1][-1].id == "h0"
 
 
-def test_words_that_were_edited_after_their_removal_are_those_of_the_archive() -> None:
+def test_words_that_were_edited_after_their_removal_are_news_and_those_of_the_archive() -> None:
     agent = evicting_agent()
     history = kept_by_client(agent)
     edited = HumanMessage("I am allergic to walnuts", id="h1")
     history[keys_of(history).index("h1")] = edited
     say(agent.graph, on_thread(), *history, turn(16))
-    assert "h1" not in keys_of(values(agent.graph, on_thread())["messages"])
+    assert "h1" in keys_of(values(agent.graph, on_thread())["messages"])
     found = agent.memory.archive.find("h1", thread_id="t")
     assert found.message.content == edited.content
-    assert archived_keys(agent)[: len(history)] == keys_of(history)
 
 
 def two_branches() -> tuple[Any, list[AnyMessage], RunnableConfig]:

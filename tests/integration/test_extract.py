@@ -102,7 +102,7 @@ def test_one_question_for_all_values_on_the_same_prompt_and_paid_for() -> None:
         ({"profile": {"age": "old"}}, "`age`"),
         ({"profile": {"shoe": 42}}, "`shoe`"),
         ({"profile": [1]}, "`memory`"),
-        ("I do not know.", "no JSON"),
+        ("I do not know.", "JSON"),
         (ConnectionError("down"), "the Observer failed"),
     ],
 )

@@ -118,7 +118,7 @@ def test_the_question_keeps_the_threads_apart() -> None:
 
 
 def test_attachments_name_their_thread() -> None:
-    image = Attachment("[Image #1: x.png]", "image", "image/png", "x.png", "", 0, "https://x/y.png")
+    image = Attachment("[Image #1: x.png]", "image", "image/png", "x.png", url="https://x/y.png")
     threads = [
         ThreadInput("a", 'A"', "[Image #1: x.png]", attachments=[image]),
         ThreadInput("b", "B", "[Image #1: x.png]", attachments=[image]),
