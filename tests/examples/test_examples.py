@@ -54,7 +54,7 @@ def test_an_example_says_what_to_install(
 
 TOLD = {
     "state_graph.py": ["Models: offline", "tools --> om_status;", "number 20-117"],
-    "deep_agent.py": ["The archivist says: 2007: no regatta", " of 40000 tokens"],
+    "deep_agent.py": ["The archivist says: 2007: no regatta", " of 40,000 tokens"],
     "stream_events.py": ["tokens leave the view", "Mr. Aydin repairs it on Wednesday at 7"],
     "recall.py": ["Agent: You need QX-7741-B.", "Agent: I find no code."],
     "resource_scope.py": [
@@ -99,12 +99,11 @@ def test_two_workers_on_one_postgres_lose_nothing(postgres_database: str) -> Non
 
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="no browser is installed")
-def test_pictures_of_the_page_are_small_and_of_two_schemes(tmp_path: Path) -> None:
+def test_pictures_of_the_inspector_are_small_and_of_two_schemes(tmp_path: Path) -> None:
     succeed("memory_pictures.py", tmp_path)
-    for page in ("memory", "inspector"):
-        light, dark = ((tmp_path / f"{page}-{name}.png").read_bytes() for name in ("light", "dark"))
-        assert light != dark
-        assert all(20_000 < len(picture) < 250_000 for picture in (light, dark))
+    light, dark = ((tmp_path / f"inspector-{name}.png").read_bytes() for name in ("light", "dark"))
+    assert light != dark
+    assert all(20_000 < len(picture) < 250_000 for picture in (light, dark))
 
 
 # --- quickstart ----------------------------------------------------------------------------------
