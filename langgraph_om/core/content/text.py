@@ -305,7 +305,8 @@ _OPENED: Final = re.compile(
 
 def _see(text: str) -> str:
     """Return a text as it looks: in plain small letters, without what is not seen."""
-    plain = text if text.isascii() else normalize("NFKD", text)
+    plain = text.lower().translate(_ALIKE)  # before its form is changed: of ϲ it makes a sigma
+    plain = plain if plain.isascii() else normalize("NFKD", plain)
     return _UNSEEN.sub("", plain).lower().translate(_ALIKE)
 
 
