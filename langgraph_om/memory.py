@@ -90,7 +90,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
     def __init__(self, *args: Any, **options: Any) -> None:
         self._options = MemoryOptions(*args, **options)
         self._runner = runner = read_options(self._options)
-        self.enabled, self.messages_key = runner.enabled, runner.messages_key
+        self.enabled, self.messages_key = runner.runs.enabled, runner.messages_key
         self.archive, self.buffering = runner.archive, runner.buffering
 
     def _bind_recall(self, actor: Any) -> None:

@@ -52,8 +52,10 @@ from langgraph_om.features.working import KnownOfUser
 from langgraph_om.features.working.memory import WorkingMemory
 from langgraph_om.models.model_value import ModelValue
 from langgraph_om.models.pool import choose_models
+from langgraph_om.runtime.actor import Actor
 from langgraph_om.runtime.executors import BackgroundBuffering, Executor
 from langgraph_om.runtime.hooks import Hooks, check_hooks
+from langgraph_om.runtime.run import Runs
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.server import ServerBuffering
 
@@ -292,7 +294,8 @@ def read_options(options: MemoryOptions) -> StepRunner:
         ConfigurationError: When an option is out of range or contradicts another; the message
             names it, its value and what to pass.
     """
-    clock = options.clock
+    clock = system_clock if options.clock is None else _aware(options.clock)
+    runs = Runs(options.resource_id, options.enabled)
     hooks = check_hooks(options.hooks, options.on_debug_event)
     settings = _read_settings(options, hooks)
     budget = _read_budget(options, settings)
@@ -306,16 +309,14 @@ def read_options(options: MemoryOptions) -> StepRunner:
         parts=settings.parts,
     )
     return StepRunner(
-        settings,
+        runs,
+        Actor(settings, runs, clock, budget),
         models,
         hooks,
         BackgroundBuffering() if options.buffering is None else options.buffering,
-        system_clock if clock is None else _aware(clock),
+        clock,
         float(options.deadline),
-        messages_key=options.messages_key,
-        resource_id=options.resource_id,
-        enabled=options.enabled,
-        budget=budget,
+        options.messages_key,
     )
 
 

@@ -9,7 +9,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import InitVar, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from operator import is_
@@ -54,7 +54,7 @@ from langgraph_om.runtime.executors import (
 from langgraph_om.runtime.flows import RunContext, drive
 from langgraph_om.runtime.hooks import Hooks
 from langgraph_om.runtime.job_requests import build_request, carry_out_request, do_job
-from langgraph_om.runtime.run import ResourceId, Runs
+from langgraph_om.runtime.run import Runs
 from langgraph_om.runtime.state import (
     channel_of,
     conversation_of,
@@ -106,8 +106,9 @@ class RunScope:
 class StepRunner:
     """What one memory runs its steps with; `ObservationalMemory` sets it up and holds it."""
 
-    configured: InitVar[Settings]
-    """The settings while nobody knows what the Actor's model reads."""
+    runs: Runs
+    actor: Actor
+    """The agent's models, and the limits that fit them."""
     models: ModelPool
     hooks: Hooks
     buffering: Executor
@@ -115,15 +116,8 @@ class StepRunner:
     deadline: float
     """Seconds that one cycle may take."""
     messages_key: str = "messages"
-    resource_id: ResourceId = None
-    enabled: bool = True
-    budget: InitVar[Callable[[int], Settings] | None] = None
-    """Returns the settings for the Actor's window, in tokens, where the budget is a part of it."""
     store_uses: frozenset[StoreUse] = field(init=False, default=frozenset())
     """For what the graph's store is used."""
-    runs: Runs = field(init=False)
-    actor: Actor = field(init=False)
-    """The agent's models, and the limits that fit them."""
     _unshown: int = field(init=False, default=0)
     """How many answers came while nobody asked for the Actor's input; no count once somebody has.
     """
@@ -132,9 +126,7 @@ class StepRunner:
     _inspected: dict[str, Step] = field(init=False, default_factory=dict)
     """By the id of a record, the last step of a thread, until the Actor's input is made of it."""
 
-    def __post_init__(self, configured: Settings, budget: Callable[[int], Settings] | None) -> None:
-        self.runs = Runs(self.resource_id, self.enabled)
-        self.actor = Actor(configured, self.runs, self.clock, budget)
+    def __post_init__(self) -> None:
         self.store_uses = list_store_uses(self.settings.parts)
         self._storage = self._connect(self.settings.parts)
 

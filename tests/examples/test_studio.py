@@ -327,10 +327,7 @@ async def test_background_work_is_taken_in_by_the_next_turn(server: Server) -> N
     assert [chunk["cycle_id"] for chunk in after["chunks"]] == [cycle]
 
 
-async def test_a_turn_that_waits_is_busy_and_may_be_cancelled(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("langgraph_om.tools.inspector.threads._BUSY", 0.01)
+async def test_a_turn_that_waits_is_busy_and_may_be_cancelled(server: Server) -> None:
     own, run = ObservationalMemory(ScriptedChatModel()), ""
     answered = {"role": "assistant", "content": "Go on."}
     said = [*human(SAID[0] * 20)["messages"], answered, *human("And now?")["messages"]]

@@ -241,7 +241,7 @@ def _read_answer(text: str) -> Mapping[str, Any]:
 def find_tool(runner: StepRunner) -> BaseTool | None:
     """Return the tool that the Actor's model is given."""
     recall = runner.settings.parts.recall
-    return recall.tool if recall is not None and recall.is_bound and runner.enabled else None
+    return recall.tool if recall is not None and recall.is_bound and runner.runs.enabled else None
 
 
 def answer_call(

@@ -41,8 +41,8 @@ class KnownOfUser:
     def connect(self, runner: StepRunner) -> Sequence[object]:
         """Return what writes and reads the memory in the runs of an agent."""
         self._working = Working(self.memory, runner.runs, runner.messages_key, runner.archive)
-        self._tools = self._working.tools if runner.enabled else ()
-        return (self._working,) if runner.enabled else ()
+        self._tools = self._working.tools if runner.runs.enabled else ()
+        return (self._working,) if runner.runs.enabled else ()
 
     def list_tools(self) -> Sequence[BaseTool]:
         """Return the tool with which the Actor keeps it up to date."""
