@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Final
 
 from langchain_core.messages import AIMessage, BaseMessage
 
-from langgraph_om.core.actor.prompt_cache import find_reason, read_cache
+from langgraph_om.core.actor.prompt_cache import CacheReading, find_reason, read_cache
 from langgraph_om.core.actor.view import list_parts
 from langgraph_om.core.content.blocks import find_provider
 from langgraph_om.core.content.parts import role_of
@@ -21,10 +20,7 @@ from langgraph_om.models.providers import find_small
 from langgraph_om.tools.shown import count, list_trouble
 
 _MANY_PINNED: Final = 0.5
-_MANY_UNDATED: Final = 0.3
-_FEW_OBSERVATIONS: Final = 5
 _LARGE_MESSAGE: Final = 0.5
-_STALE: Final = timedelta(days=7)
 
 _REMEDIES: Final = {
     "tripwire": 'With on_error="continue" the agent goes on with raw messages',
@@ -75,7 +71,7 @@ def diagnose(step: Step) -> Diagnosis:
     advice = [
         Advice(kind, f"{said}. {_REMEDIES[kind]}") for kind, said in list_trouble(step.record)
     ]
-    advice += [*_advise_on_log(step), *_advise_on_messages(step)]
+    advice += [*_advise_on_log(step), *_advise_on_messages(step, reading)]
     return Diagnosis(sections, None if reading is None else reading.share, advice)
 
 
@@ -105,8 +101,8 @@ def _advise_on_log(step: Step) -> Iterator[Advice]:
         )
 
 
-def _advise_on_messages(step: Step) -> Iterator[Advice]:
-    reading, threshold = read_cache(step.messages), step.settings.thresholds.message_tokens
+def _advise_on_messages(step: Step, reading: CacheReading | None) -> Iterator[Advice]:
+    threshold = step.settings.thresholds.message_tokens
     if reading is not None and reading.is_broken:
         yield Advice(
             "cache",
