@@ -71,12 +71,17 @@ class Moment(TypeDecorator[datetime]):
 
     def process_result_value(self, value: int | None, dialect: Dialect) -> datetime | None:
         """Return the time in UTC."""
-        return None if value is None else _EPOCH + value * _MICROSECOND
+        return None if value is None else read_moment(value)
 
 
 def store_moment(value: datetime) -> int:
     """Return a time as `Moment` stores it."""
     return (value - _EPOCH) // _MICROSECOND
+
+
+def read_moment(stored: int) -> datetime:
+    """Return the time, in UTC, that `store_moment` has stored."""
+    return _EPOCH + stored * _MICROSECOND
 
 
 # --- Arguments -----------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from operator import add
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from langgraph.pregel.remote import RemoteGraph
 
 from langgraph_om.archive import SQLAlchemyArchive
+from langgraph_om.archive.values import read_moment, store_moment
 from langgraph_om.core.content.dates import read_zone
 from langgraph_om.core.record.fold import check_record, fold
 from langgraph_om.core.record.record import (
@@ -379,7 +380,7 @@ async def list_archived(archive: SQLAlchemyArchive, wanted: Wanted) -> AsyncGene
     """Yield the threads that an archive has, newest first, page by page."""
     at, _, name = wanted.behind.partition("~")
     micros = read_number(at)
-    behind = None if micros is None or not name else (_from_micros(micros), name)
+    behind = None if micros is None or not name else (read_moment(micros), name)
     while True:
         found = await asyncio.to_thread(
             archive.list_threads,
@@ -391,21 +392,15 @@ async def list_archived(archive: SQLAlchemyArchive, wanted: Wanted) -> AsyncGene
         for own in found:
             kept = own.thread
             behind = kept.updated, kept.id
-            mark = f"{(kept.updated - _EPOCH) // _MICRO}~{kept.id}"
+            mark = f"{store_moment(kept.updated)}~{kept.id}"
             user = kept.resource_id
             yield Thread(kept.id, kept.title, user, kept.updated, own.messages, mark=mark)
         if len(found) < LISTED:
             return
 
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICRO: Final = timedelta(microseconds=1)
 _LONGEST_NUMBER: Final = 17
 """Digits of a number in a query: microseconds since 1970, up to the year 5138."""
-
-
-def _from_micros(micros: int) -> datetime:
-    return _EPOCH + micros * _MICRO
 
 
 # --- What is told of a thread in a list ----------------------------------------------------------
