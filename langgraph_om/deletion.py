@@ -93,11 +93,16 @@ def delete_thread(
     """Delete a thread; return the threads whose checkpoints are left."""
     check = partial(_check_reach, runner, ["index"], store, checkpointer)
     yield from call_function(check, "om_delete")
-    if checkpointer is not None:
-        yield from call_graph(checkpointer.delete_thread, checkpointer.adelete_thread, thread_id)
+    yield from _delete_checkpoints(checkpointer, [thread_id])
     erase = partial(_erase_thread, runner, thread_id, resource_id, store)
     others: list[str] = yield from call_function(erase, "om_delete")
     return others if checkpointer is not None else [thread_id, *others]
+
+
+def _delete_checkpoints(checkpointer: Any, thread_ids: Sequence[str]) -> Requests[None]:
+    """Delete the checkpoints of threads; without a checkpointer, nothing."""
+    for thread_id in thread_ids if checkpointer is not None else ():
+        yield from call_graph(checkpointer.delete_thread, checkpointer.adelete_thread, thread_id)
 
 
 def _erase_thread(
@@ -131,11 +136,8 @@ def delete_resource(
     archived = partial(_list_archived, runner, resource_id)
     threads: list[str] = yield from call_function(archived, "om_delete")
     left = [*threads]
+    yield from _delete_checkpoints(checkpointer, threads)
     if checkpointer is not None:
-        for thread_id in threads:
-            yield from call_graph(
-                checkpointer.delete_thread, checkpointer.adelete_thread, thread_id
-            )
         found, left = yield from _delete_unarchived(runner, resource_id, checkpointer)
         threads += found
     erase = partial(_erase_resource, runner, resource_id, threads, store)
@@ -177,9 +179,7 @@ def _delete_unarchived(
             if not (yield from call_function(free, "om_delete")):
                 left.append(thread_id)
                 continue
-            yield from call_graph(
-                checkpointer.delete_thread, checkpointer.adelete_thread, thread_id
-            )
+            yield from _delete_checkpoints(checkpointer, [thread_id])
             done.append(thread_id)
 
 
@@ -234,10 +234,7 @@ def prune(
     yield from call_function(check, "om_prune")
     batch = partial(_prune_batch, runner, before, store)
     while gone := (yield from call_function(batch, "om_prune")):
-        for thread_id in gone if checkpointer is not None else ():
-            yield from call_graph(
-                checkpointer.delete_thread, checkpointer.adelete_thread, thread_id
-            )
+        yield from _delete_checkpoints(checkpointer, gone)
         done += gone
     return done
 
