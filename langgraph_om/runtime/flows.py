@@ -17,7 +17,7 @@ import inspect
 import logging
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -327,20 +327,26 @@ async def _aperform(request: Request) -> Any:
         return await asyncio.sleep(request.seconds)
     if isinstance(request, Together):
         return list(await asyncio.gather(*(afulfil(flow) for flow in request.flows)))
-    work = _acall_graph(request) if isinstance(request, CallGraph) else _acall(request)
-    if isinstance(request, CallGraph) or request.seconds is None:
-        try:
-            return CallReply(await work)
-        except Exception as error:  # noqa: BLE001 a failure is a reply
-            return CallReply(error=error)
+    if isinstance(request, CallGraph):
+        return await _await_outcome(_acall_graph(request))
+    if request.seconds is None:
+        return await _await_outcome(_acall(request))
     # In a task of its own, so that one that will not be cancelled can be left behind.
-    task = asyncio.create_task(work, name=request.name)
+    task = asyncio.create_task(_acall(request), name=request.name)
     task.add_done_callback(_take_notice)
     try:
         done, _ = await asyncio.wait({task}, timeout=request.seconds)
     finally:
         task.cancel()
     return _read_outcome(task.result) if done else CallReply(error=LateError())
+
+
+async def _await_outcome(work: Awaitable[Any]) -> CallReply:
+    """Return what came of a call without a limit; whatever it raises is an answer too."""
+    try:
+        return CallReply(await work)
+    except Exception as error:  # noqa: BLE001 a failure is a reply
+        return CallReply(error=error)
 
 
 def _take_notice(task: asyncio.Task[Any]) -> None:
