@@ -174,12 +174,12 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     @hook_config(can_jump_to=["end"])
     def before_model(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Inspect the conversation, and do the work that is due, before the model is called."""
-        return _to_update(self._turns.take(state))
+        return self._to_update(self._turns.take(state))
 
     @hook_config(can_jump_to=["end"])
     async def abefore_model(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Do the same as `before_model` without blocking the event loop."""
-        return _to_update(await self._turns.atake(state))
+        return self._to_update(await self._turns.atake(state))
 
     def wrap_model_call(
         self,
@@ -227,6 +227,12 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         self._runner.runs.warn_once(NO_TOOLS)
         own = recall.tool
         return request.override(tools=[tool for tool in request.tools if tool is not own])
+
+    def _to_update(self, taken: _Taken) -> _Update | None:
+        """Return what a node writes, and hand on what it inspected to the call of the model."""
+        if taken.step is not None:
+            self._runner.hand_on(taken.step)
+        return {**taken.update, "jump_to": "end"} if taken.is_aborted else taken.update or None
 
     def _meet(self, request: ModelRequest[Any]) -> bool:
         """Look at the model that is asked; return whether memory is on."""
@@ -511,10 +517,6 @@ def _read_about(request: ModelRequest[Any]) -> ExecutionInfo | None:
     """Return what LangGraph says of the task around; `None` outside of one."""
     runtime: Runtime[Any] | None = request.runtime
     return runtime.execution_info if runtime is not None else None
-
-
-def _to_update(taken: _Taken) -> _Update | None:
-    return {**taken.update, "jump_to": "end"} if taken.is_aborted else taken.update or None
 
 
 def _prepare_model(runner: StepRunner, state: Mapping[str, Any]) -> EffectFlow[_Taken]:

@@ -292,16 +292,15 @@ class StepRunner:
             if event["type"] == "status":
                 self.hooks.tell(event)
         yield Show(step.events)
-        self._hand_on(step)
         return step
 
-    def _hand_on(self, step: Step) -> None:
+    def hand_on(self, step: Step) -> None:
         """Keep a step for the nodes behind it, whose window and view are the same.
 
         Without it a turn of four steps opens twelve windows and makes eight views, not four.
         """
         self._inspected.pop(step.record["id"], None)
-        if step.decision.kind == "proceed" and not (step.removed or step.is_final):
+        if step.decision.kind == "proceed" and not step.removed:
             others = [*self._inspected.items()][-_MOST_INSPECTED:]
             self._inspected = dict([*others, (step.record["id"], step)])
 
