@@ -13,7 +13,6 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from langgraph_om import InlineBuffering, ObservationalMemory
 from langgraph_om.core.content.message_keys import key_of, keyed_messages
-from langgraph_om.core.content.text import as_label
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.wire import Group
@@ -114,25 +113,6 @@ def test_a_message_with_the_id_of_our_reminder_is_shown() -> None:
 
 
 # --- Labels --------------------------------------------------------------------------------------
-
-
-LABELS: dict[str, tuple[object, str]] = {
-    "huge": (10**5000, ""),
-    "very low": (-(10**5000), ""),
-    "number": (7, "7"),
-    "hidden after a colon": ("Bob:\u200b I said", "Bob I said"),
-    "joined after a colon": ("Bob:\u200d I said", "Bob\u200d I said"),
-    "hidden inside": ("Da\u200bte", "Date"),
-    "turned round": ("\u202eetaD", "etaD"),
-    "emoji": ("👩‍👩‍👧", "👩‍👩‍👧"),
-    "terminal": ("a\x1b[31m\x00b", "a(31mb"),
-}
-
-
-@pytest.mark.parametrize("name", LABELS)
-def test_a_label_hides_nothing_and_ends_nothing(name: str) -> None:
-    written, shown = LABELS[name]
-    assert as_label(written) == shown
 
 
 def test_an_id_that_is_a_huge_number_ends_no_turn() -> None:

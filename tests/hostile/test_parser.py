@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import get_args
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from langgraph_om.core.content.text import escape
 from langgraph_om.core.observe.parse_answer import (
@@ -69,16 +67,6 @@ def test_an_answer_is_read_or_fails_by_name(text: str) -> None:
         if (title := parsed.hints.get("thread_title")) is not None:
             assert "\n" not in title
             assert 3 <= len(title) <= 103
-
-
-@examples(25)
-@given(answers)
-def test_what_was_read_can_be_stored(text: str) -> None:
-    parsed = parse_output(text)
-    kept = {"observations": parsed.observations, **parsed.hints}
-    serde = JsonPlusSerializer()
-    assert serde.loads_typed(serde.dumps_typed({**kept, "keys": dict.fromkeys(kept, 1)}))
-    assert json.loads(json.dumps(kept, ensure_ascii=False).encode()) == kept
 
 
 @pytest.mark.parametrize("fragment", FRAGMENTS)

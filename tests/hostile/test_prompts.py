@@ -35,7 +35,7 @@ from support import groups
 from support.counters import COUNTER
 from support.examples import examples
 from support.flows import HINTS
-from support.material import deep, fragments, ids, long_texts, tags_in, texts
+from support.material import deep, ids, long_texts, tags_in, texts
 from support.rendering import divide
 from support.views import assemble, recall_of
 
@@ -190,12 +190,3 @@ def test_one_system_message_opens_and_closes_the_memory_once(  # noqa: PLR0917 b
     assert tags_in(memory) == tags
     assert memory.count("\n_range: `") >= (len(log) if recall else 0)
     assert shown[2:] == talk, "raw messages stay word for word"
-
-
-@examples(35)
-@given(st.lists(fragments, max_size=30).map("\n".join))
-@example("<observations>" * 3)
-@example("&lt;observations&gt;")
-def test_escaping_twice_changes_nothing(text: str) -> None:
-    assert escape(escape(text)) == escape(text)
-    assert tags_in(escape(text)) == []

@@ -155,27 +155,6 @@ def test_no_argument_and_no_content_breaks_an_answer(  # noqa: PLR0917 examples 
         answer(source, asked, counter, reaches_others=reach == "resource")
 
 
-ODD_VALUES: dict[str, Any] = {
-    "huge": 10**400,
-    "very low": -(10**400),
-    "deep": deep(10_000),
-    "no number": float("nan"),
-    "infinite": float("inf"),
-    "bytes": b"m0",
-    "complex": 1j,
-}
-
-
-@pytest.mark.parametrize("name", UserArguments.model_fields)
-@pytest.mark.parametrize("kind", ODD_VALUES)
-def test_no_value_of_an_argument_raises(name: str, kind: str) -> None:
-    value = ODD_VALUES[kind]
-    source = read_talk([("m0", HumanMessage("first"), NOON)])
-    asked = {name: value}
-    for more in ({}, {"mode": "threads"}, {"mode": "search"}, {"cursor": "m0", "part_index": 0}):
-        answer(source, {**more, **asked}, COUNTERS[0])
-
-
 # --- Who may see what ----------------------------------------------------------------------------
 
 HIDDEN = "zebra pin 7431"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from typing import Any
 
@@ -74,20 +73,6 @@ def test_conversation_with_each_executor_waits_for_nothing_and_loses_nothing(
     assert len(of_kind(parts, "status")) == len(agent.prompts())
 
 
-@pytest.mark.slow
-def test_every_executor_remembers_the_same_once_its_work_is_done() -> None:
-    logs = {}
-    for name, executor in EXECUTORS.items():
-        agent = buffered("agent", executor())
-        config = on_thread()
-        for message in turns(28):
-            say(agent.graph, config, message)
-            agent.memory.flush()
-        logs[name] = [group["text"] for group in record_of(agent.graph, config)["log"]]
-    assert logs["background"]
-    assert logs["inline"]
-
-
 @pytest.mark.parametrize("door", ["plain", "agent", "agent-plain", "middleware"])
 def test_after_a_pause_a_turn_begins_with_all_that_is_ready(door: str) -> None:
     observation = {"buffer_tokens": 80, "activate_after_idle": "auto"}
@@ -129,27 +114,6 @@ def test_observer_that_never_answers_holds_no_turn() -> None:
     assert refusals(agent.prompts()) == []
 
 
-def test_result_of_a_run_that_is_over_is_announced_by_the_next_one() -> None:
-    agent = buffered()
-    config = on_thread()
-    for number in range(20):
-        parts = say(agent.graph, config, turn(number))
-        if of_kind(parts, "buffering-start"):
-            break
-    [started] = of_kind(parts, "buffering-start")
-    assert (
-        record_of(agent.graph, config)["pending"]["observation"]["cycle_id"] == started["cycleId"]
-    )
-    agent.memory.flush()
-    parts = say(agent.graph, config, turn(number + 1))
-    [ended] = of_kind(parts, "buffering-end")
-    assert ended["cycleId"] == started["cycleId"]
-    assert set(ended) == {
-        *("cycleId", "operationType", "completedAt", "durationMs", "tokensBuffered"),
-        *("bufferedTokens", "observations", "recordId", "threadId", "usage"),
-    }
-
-
 def test_fork_before_a_job_collects_the_same_result() -> None:
     agent = buffered(messages=2000)
     config = on_thread()
@@ -170,19 +134,6 @@ def test_fork_before_a_job_collects_the_same_result() -> None:
     agent.graph.invoke({"messages": [turn(number)]}, before)
     agent.memory.flush()
     assert agent.asked("observer") == 1
-
-
-@pytest.mark.slow
-def test_work_survives_one_event_loop_per_request() -> None:
-    agent = buffered()
-    config = on_thread()
-    for message in turns(25):
-        asyncio.run(agent.graph.ainvoke({"messages": [message]}, config))
-    agent.memory.flush()
-    asyncio.run(agent.graph.ainvoke({"messages": [turn(99)]}, config))
-    record = record_of(agent.graph, config)
-    assert record["log"] or record["chunks"]
-    assert record["attempts"] == {}
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)

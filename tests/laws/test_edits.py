@@ -19,7 +19,6 @@ from langgraph_om.core.reflect.edits import (
     number_items,
     parse_edits,
     read_head,
-    render_items,
 )
 from langgraph_om.core.reflect.reflector import EditedLog
 from langgraph_om.core.tokens.estimate import EstimatingCounter
@@ -229,16 +228,6 @@ def test_every_range_is_kept_and_newer_groups_are_not_touched(
     assert len({group["id"] for group in after}) == len(after)
 
 
-@examples(60)
-@given(logs(), st.text(max_size=200))
-def test_any_text_is_read_and_any_log_is_shown(log: list[Group], answer: str) -> None:
-    numbered = number_items(log, COUNTER)
-    assert [item.number for item in numbered] == list(range(1, len(numbered) + 1))
-    shown = render_items(numbered)
-    assert shown.count("\n[") + shown.startswith("[") >= len(numbered)
-    check_edits(parse_edits(answer), numbered, COUNTER)
-
-
 def ranges_of(log: list[Group], thread: str) -> list[list[str]]:
     return [ends for group in log if group["thread_id"] == thread for ends in group["ranges"]]
 
@@ -287,19 +276,3 @@ def test_reading_and_applying_is_linear(kind: str) -> None:
         return work
 
     check_growth(prepare, 250)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "text",
-    ["* " + "a" * 60_000, '* "a' * 8_000, "* x\n  y\n" * 8_000, "* A " + "1." * 30_000],
-    ids=["word", "quotes", "items", "numbers"],
-)
-def test_items_of_any_size_are_checked_in_linear_time(text: str) -> None:
-    def prepare(size: int) -> Callable[[], object]:
-        group: Group = {**long_log(1)[0], "text": text * size}
-        shown = numbered([group])
-        answer = f"1: {shown[0].text[:-2]}"
-        return lambda: check_edits(parse_edits(answer), numbered([group]), Words())
-
-    check_growth(prepare, 2)

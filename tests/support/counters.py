@@ -46,7 +46,6 @@ COUNTERS: Final[tuple[TokenCounter, ...]] = (COUNTER, Quarters())
 
 
 any_text = st.text(st.characters(exclude_categories=()), max_size=60)
-wordy_text = st.text(st.sampled_from("ab1 ,.-é日ね😀\ud800\n"), max_size=80)
 
 
 # --- Messages ----------------------------------------------------------------------------------

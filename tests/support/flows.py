@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeVar
 
@@ -17,6 +17,7 @@ from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.reflect.reflector import ReflectorInput
+from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.core.wire import MemoryRecord
 from support.driving import drive
 from support.groups import group
@@ -25,7 +26,6 @@ from support.words import Words
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 ITEM = "* 🔴 (09:00) The dog is Rex"
 GOOD = f"<observations>\n{ITEM}\n</observations>"
-NONE = "<observations>(none)</observations>"
 LOOP = "<observations>\n" + "* 🔴 again and again the same line\n" * 300 + "</observations>"
 ResultT = TypeVar("ResultT")
 Told = str | Exception | ModelReply
@@ -63,11 +63,6 @@ def texts(call: AskModel) -> list[str]:
 LOG = ReflectorInput([group("g", "* 🔴 long </observation-log> log", tokens=100)], target=50)
 
 
-def dense(count: int) -> str:
-    """An answer whose observations have this many tokens."""
-    return f"<observations>\n* 🔴 {' '.join(['word'] * (count - 2))}\n</observations>"
-
-
 # --- Whole cycles --------------------------------------------------------------------------------
 
 
@@ -92,6 +87,19 @@ def setup(
     )
 
 
+def settings(message_tokens: int = 1000, observation_tokens: int = 200) -> Settings:
+    """Settings with small thresholds, counted as by default."""
+    observation = ObservationConfig(message_tokens=message_tokens)
+    reflection = ReflectionConfig(observation_tokens=observation_tokens)
+    return replace(
+        setup(),
+        thresholds=resolve_thresholds(observation, reflection),
+        counter=EstimatingCounter(),
+        observation=observation,
+        reflection=reflection,
+    )
+
+
 def conversation() -> tuple[MemoryRecord, Window]:
     messages = [HumanMessage("word " * 50, id="m0"), AIMessage("word " * 40, id="m1")]
     opened = {"type": "opened", "id": "r", "thread_id": "t", "resource_id": None, "scope": "thread"}
@@ -106,18 +114,3 @@ def later(text: str, seconds: float = 1.5, **fields: Any) -> ModelReply:
 
 def kinds(events: Sequence[dict[str, Any]]) -> list[str]:
     return [event["type"] for event in events]
-
-
-def reflectable() -> dict[str, Any]:
-    """A log of 50 tokens, as keys of a record."""
-    groups = [
-        group(
-            f"g{at}",
-            f"* 🔴 {name} " + " ".join(["word"] * 22),
-            ranges=[[f"z{at}", f"z{at}"]],
-            observed_at="2026-03-01T09:00:00.000+00:00",
-            tokens=25,
-        )
-        for at, name in enumerate(("one", "two"))
-    ]
-    return {"log": groups}

@@ -150,34 +150,6 @@ TALK: list[BaseMessage] = [
     AIMessage("A beach."),
 ]
 
-WHOLE = """\
-**user Ana (2026-03-15 12:01)** [m1]:
-  [p0] Weather in Oslo and Bergen?
-
-**assistant (2026-03-15 12:02)** [m2]:
-  [p0] Wait.
-  [p1] tool call weather [c1] (arguments: part_index 1)
-  [p2] tool call weather [c2] (arguments: part_index 2)
-
-**tool (2026-03-15 12:03)** [m3]:
-  [p0] tool result weather [c1]: 4 degrees
-
-**tool (2026-03-15 12:04)** [m4]:
-  [p0] tool error weather [c2]: no such city
-
-**assistant (2026-03-15 12:06)** [m6]:
-  [p0] (reasoning) Hm.
-  [p1] 4 in Oslo.
-
-**user (2026-03-15 12:07)** [m7]:
-  [p0] And here?
-      **user** [m9]:
-  [p1] [Image #1: image/png]
-  [p2] [File #1: a.pdf]
-
-**assistant (2026-03-15 12:08)** [m8]:
-  [p0] A beach."""
-
 
 # --- Threads -------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ArchiveError
 from support.driving import FlowRun
-from support.simulation import settings
+from support.flows import settings
 
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 SETTINGS = settings()

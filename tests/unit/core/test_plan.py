@@ -1,33 +1,21 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import cycle as endless
-from typing import Any, Literal
+from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig
-from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.config.thresholds import Thresholds, resolve_thresholds
 from langgraph_om.core.content.message_keys import derive_id
-from langgraph_om.core.cycles.observation import observe_cycle
-from langgraph_om.core.cycles.reflection import reflect_cycle
-from langgraph_om.core.effects import EffectFlow, ModelReply
 from langgraph_om.core.plan import back_off, plan
-from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
-from langgraph_om.core.record.window import Window, find_safe_cuts, open_window
+from langgraph_om.core.record.window import Window, open_window
 from langgraph_om.core.wire import MemoryRecord
 from support import groups
-from support.driving import drive
 from support.edits import edited
-from support.examples import examples
-from support.simulation import look
-from support.views import assemble
 from support.words import Words
 
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
@@ -201,104 +189,6 @@ def test_what_memory_does_next(
 def test_each_failure_waits_for_more_growth(failures: int, grown: int) -> None:
     assert back_off(failures, 1234, 1000) == 1234 + grown
     assert back_off(failures, 5, 1) > 5, "it always waits for something"
-
-
-# --- Whole conversations -------------------------------------------------------------------------
-
-
-@st.composite
-def conversations(draw: st.DrawFn) -> list[list[BaseMessage]]:
-    """Turns of a valid conversation; after each of its parts the Actor is called."""
-    number = iter(range(1000))
-    size = st.sampled_from([1, 5, 20, 60, 200])
-
-    def tell(made: Callable[..., BaseMessage], **fields: Any) -> BaseMessage:
-        return made(words(draw(size)), id=f"m{next(number)}", **fields)
-
-    parts: list[list[BaseMessage]] = []
-    before: list[BaseMessage] = []
-    for _ in range(draw(st.integers(1, 6))):
-        parts.append([*before, tell(HumanMessage)])
-        for _ in range(draw(st.integers(0, 2))):
-            at = next(number)
-            ids = [f"c{at}-{place}" for place in range(draw(st.integers(1, 3)))]
-            calls = [{"name": "f", "args": {}, "id": call_id} for call_id in ids]
-            results = [
-                tell(ToolMessage, tool_call_id=call_id) for call_id in draw(st.permutations(ids))
-            ]
-            parts.append([tell(AIMessage, tool_calls=calls), *results])
-        before = [tell(AIMessage)]
-    return parts
-
-
-def observations(count: int, day: int = 2) -> str:
-    return f"<observations>\nDate: Mar {day}, 2026\n* 🔴 (09:00) {words(count)}\n</observations>"
-
-
-Told = str | Exception | tuple[str, Literal["cut off"]]
-
-
-def reply(told: Told) -> ModelReply:
-    if isinstance(told, Exception):
-        return ModelReply(NOW, error=told)
-    if isinstance(told, tuple):
-        return ModelReply(NOW, told[0], cut_off=True)
-    return ModelReply(NOW, told, usage={"input_tokens": 10, "output_tokens": 2})
-
-
-def run(flow: EffectFlow[None], scripts: dict[str, Iterator[Told]]) -> list[dict[str, Any]]:
-    """Run a cycle, answering from the script of its role."""
-    return drive(flow, lambda call: reply(next(scripts[call.role]))).events
-
-
-@examples(40)
-@given(conversations())
-def test_a_memory_whose_models_answer_keeps_to_its_limits(parts: list[list[BaseMessage]]) -> None:
-    setup = Settings(thresholds=limits(150, 100), counter=Words(), timezone=UTC)
-    scripts: dict[str, Iterator[Told]] = {
-        "observer": endless([observations(20)]),
-        "reflector": endless(["drop 1-99"]),
-    }
-    record = blank_record()
-    messages: list[BaseMessage] = []
-    for part in parts:
-        messages += part
-        while (seen := look(setup, record, messages, NOW)).decision.kind != "proceed":
-            flow = (
-                observe_cycle(setup, seen.record, seen.window, seen.decision.count, NOW)
-                if seen.decision.kind == "observe"
-                else reflect_cycle(setup, seen.record, seen.window, NOW)
-            )
-            record = fold(seen.record, [run(flow, scripts)])
-        record = seen.record
-        unseen = seen.window.tokens if isinstance(messages[-1], ToolMessage) else 0
-        cut = max(find_safe_cuts(seen.window.entries), default=0)
-        newest = seen.window.entries[-1].tokens if isinstance(messages[-1], HumanMessage) else 0
-        request = newest if newest > 150 else 0  # it is observed once it is answered
-        left = seen.window.tokens - request
-        assert left < 150 or (unseen and seen.window.weight(0, cut) < 150)
-        assert sum(group["tokens"] for group in record["log"]) < 100
-
-
-def test_a_memory_that_is_down_leaves_the_conversation_as_it_is() -> None:
-    setup = Settings(thresholds=limits(), counter=Words(), timezone=UTC)
-    scripts: dict[str, Iterator[Told]] = {"observer": endless([TimeoutError("down")])}
-    record = blank_record()
-    tried: list[int] = []
-    messages: list[BaseMessage] = []
-    for at in range(60):
-        messages += [HumanMessage(words(50), id=f"h{at}"), AIMessage(words(50), id=f"a{at}")]
-        seen = look(setup, record, messages, NOW)
-        record = seen.record
-        if seen.decision.kind == "observe":
-            tried.append(seen.window.tokens)
-            flow = observe_cycle(setup, record, seen.window, seen.decision.count, NOW)
-            record = fold(record, [run(flow, scripts)])
-            seen = look(setup, record, messages, NOW)
-            record = seen.record
-        assert seen.decision.kind == "proceed"
-        assert assemble(record, messages, seen.window, today=NOW.date()) == messages
-    assert tried == [1024, 1124, 1324, 1724, 2524, 3324, 4124, 4924, 5724]
 
 
 # --- Reasoning that is bound to its prefix -------------------------------------------------------

@@ -6,20 +6,15 @@ After a change of wording run this file once with `OM_UPDATE_PROMPTS=1` and revi
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import langgraph_om.features  # noqa: F401 it adds the prompts of features
 from langgraph_om.core.prompts import fill, load, names
 from langgraph_om.core.reflect.edits import parse_edits
-from support.examples import examples
 
 SNAPSHOTS = Path(__file__).parent / "snapshots" / "prompts"
-SLOT = re.compile(r"\{\{(\w+)\}\}")
 
 PROGRESS = {
     "freed_tokens": "9700",
@@ -159,10 +154,6 @@ LONGER = {  # of the file alone, its slots open
 }
 
 
-def _slots(name: str) -> list[str]:
-    return list(dict.fromkeys(SLOT.findall(load(name))))
-
-
 def test_every_prompt_has_a_sample_and_a_snapshot() -> None:
     assert names() == sorted(SAMPLES)
     if not os.environ.get("OM_UPDATE_PROMPTS"):
@@ -188,22 +179,3 @@ def test_the_example_of_edits_is_read_as_edits() -> None:
     _, _, rest = load("reflector").partition("<example>\n")
     example = rest.partition("\n</example>")[0]
     assert len(parse_edits(example)) == len(example.split("\n")) == 3
-
-
-PIECES = ["{", "}", "{{hints}}", "{{problem}}", "{{custom}}", "\\1", "\\g<0>", "\n", "#", " ", "a"]
-texts = st.lists(st.sampled_from(PIECES), min_size=1).map("".join).filter(str.strip)
-
-
-@examples(60)
-@given(values=st.lists(texts, min_size=6, max_size=6), name=st.sampled_from(names()))
-def test_values_go_in_once_and_unchanged(values: list[str], name: str) -> None:
-    slots = dict(zip(_slots(name), values, strict=False))
-    filled = fill(name, **slots)
-    rest = filled
-    for part, slot in zip(
-        SLOT.split(load(name))[::2], [*SLOT.findall(load(name)), ""], strict=True
-    ):
-        expected = part + slots.get(slot, "")
-        assert rest.startswith(expected)
-        rest = rest[len(expected) :]
-    assert not rest

@@ -10,7 +10,6 @@ from langgraph_om.core.search import (
     JOINERS,
     MAX_WORD_CHARACTERS,
     cut_excerpt,
-    find_words,
     fuse,
     query_words,
     rank_texts,
@@ -67,18 +66,6 @@ def test_words_are_safe_for_every_index(text: str) -> None:
         assert word[0] not in JOINERS
         assert not any(each.isspace() or each in '"\\\x00=*()|!' for each in word)
         word.encode()
-
-
-@given(st.text(max_size=60))
-def test_what_is_written_is_found(text: str) -> None:
-    assert set(query_words(text)) <= set(split_words(f"x {text} y")) | set(split_words(text))
-
-
-@given(st.text(max_size=200))
-def test_places_are_those_of_the_text(text: str) -> None:
-    ends = [(start, end) for start, end, _ in find_words(text)]
-    assert ends == sorted(ends)
-    assert all(0 <= start < end <= len(text) for start, end in ends)
 
 
 @pytest.mark.parametrize("unit", ["\ufdfa", "\u3316", "\ufb03", "½", "가", "a.", "aB1-"])

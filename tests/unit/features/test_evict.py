@@ -12,7 +12,7 @@ from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.features.archive.writer import find_unarchived
 from langgraph_om.features.evict import find_arrived
-from support.simulation import settings
+from support.flows import settings
 
 SETTINGS = settings()
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)

@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langgraph_om.core.observe.gaps import SHORTEST, find_gaps, write_line
 from langgraph_om.core.record.window import open_window
 from support.edits import edited
-from support.simulation import settings
+from support.flows import settings
 from support.words import Words
 
 MAY = datetime(2026, 5, 4, 9, 12, tzinfo=UTC)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
@@ -18,18 +17,16 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import CONTINUATION_ID
 from langgraph_om.core.observe.hints import tell_hints
 from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import open_window
-from langgraph_om.core.wire import Head, MemoryRecord
+from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.testing import check_message_sequence
 from support import groups
 from support.edits import edited
 from support.flows import HINTS
-from support.simulation import look, settings
 from support.views import assemble
 from support.words import Words
 
@@ -128,18 +125,6 @@ def test_the_prompt_of_a_conversation_with_memory() -> None:
     ]
 
 
-@pytest.mark.parametrize("record", [blank_record(), remembering(cursor=["m0"], log=[])])
-def test_without_observations_nothing_is_added(record: MemoryRecord) -> None:
-    messages = [*talk(1), called("m1", "c"), answered("m2", "c")]
-    shown = prompt(record, messages)
-    assert len(shown) == 3
-    assert all(out is given for out, given in zip(shown, messages, strict=True))
-    own = SystemMessage("You are kind.", id="s")
-    assert prompt(blank_record(), [own, *messages])[0] is own
-    assert prompt(blank_record(), messages, system=own)[0] is own
-    assert prompt(blank_record(), messages, system="x") == [SystemMessage("x"), *messages]
-
-
 def test_the_agents_own_blocks_are_kept_as_they_are() -> None:
     cached = {"type": "text", "text": "Long.", "cache_control": {"type": "ephemeral"}}
     own = SystemMessage([cached, "plain"], id="s", additional_kwargs={"a": 1})
@@ -149,26 +134,6 @@ def test_the_agents_own_blocks_are_kept_as_they_are() -> None:
     assert shown[0].content[1] == block("plain")
     assert (shown[0].id, shown[0].additional_kwargs) == ("s", {"a": 1})
     assert own.content == [cached, "plain"], "the user's message is not changed"
-
-
-def test_every_prompt_behind_observed_messages_begins_with_the_users_turn() -> None:
-    shown = prompt(remembering(""), talk(3), system="x")
-    assert shown[-2:] == talk(3)[1:]
-    assert REMINDER in shown
-    assert check_message_sequence(shown, "anthropic") == []
-
-
-def content(shown: Sequence[BaseMessage]) -> list[dict[str, Any]]:
-    blocks = shown[0].content
-    assert isinstance(blocks, list)
-    return [part for part in blocks if isinstance(part, dict)]
-
-
-def test_the_users_messages_are_the_identical_objects() -> None:
-    messages = talk(8)
-    shown = prompt(remembering("* 🔴 Rex", cursor=["m3"]), messages, system="x")
-    assert len(shown) == 6
-    assert all(out is given for out, given in zip(shown[2:], messages[4:], strict=True))
 
 
 # --- Text can not pose as structure --------------------------------------------------------------
@@ -283,55 +248,7 @@ def test_the_view_leaves_out_whole_turns(limit: int | None, keys: list[str]) -> 
 
 
 NIGHT = datetime(2026, 3, 2, 23, 58, tzinfo=UTC)
-SETTINGS = settings(message_tokens=100_000, observation_tokens=100_000, buffer_tokens=False)
-
-
-def answer_id() -> str:
-    """An id as LangChain gives answers."""
-    return f"lc_run--{uuid.uuid4()}"
-
-
-def person_id() -> str:
-    return str(uuid.uuid4())
-
-
-def thinking(text: str, *calls: str) -> AIMessage:
-    thought = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
-    made = [{"name": "f", "args": {}, "id": call} for call in calls]
-    return AIMessage([thought, {"type": "text", "text": text}], tool_calls=made, id=answer_id())
-
-
-def asked(text: str = "Go on.") -> HumanMessage:
-    return HumanMessage(text, id=person_id())
 
 
 def group(key: str, text: str = "* 🔴 Rex") -> dict[str, Any]:
     return groups.group(key, text, ranges=[], observed_at=NIGHT.isoformat(), tokens=3)
-
-
-class Talk:
-    """A conversation that is looked at before each call of the Actor."""
-
-    def __init__(self, settings: Settings = SETTINGS) -> None:
-        self.settings = settings
-        self.record: MemoryRecord = blank_record()
-        self.messages: list[BaseMessage] = []
-        self.now = NIGHT
-
-    def say(self, *messages: BaseMessage, after: timedelta = timedelta()) -> Head:
-        self.now += after
-        self.messages += messages
-        self.record = look(self.settings, self.record, self.messages, self.now).record
-        return self.record["head"]
-
-    def edit(self, **values: Any) -> None:
-        self.record = edited(self.record, values)
-
-
-def test_change_of_the_log_binds_all_reasoning_so_far() -> None:
-    talk = Talk()
-    talk.say(asked())
-    answer, request = thinking("Yes."), asked()
-    talk.edit(log=[group("g")])
-    assert talk.say(answer, request)["after"] == request.id
-    assert talk.say(thinking("More."), asked())["after"] == request.id

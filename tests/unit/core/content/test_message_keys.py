@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
@@ -22,16 +18,11 @@ from langchain_core.messages import (
 
 from langgraph_om.core.content.dates import message_time, times_of
 from langgraph_om.core.content.message_keys import (
-    Keyed,
     content_digest,
-    key_of,
     keyed_messages,
 )
-from support.counters import FUNCTION_CALL, ai, any_text, call
-from support.examples import examples
+from support.counters import FUNCTION_CALL, ai, call
 from support.real_ids import (
-    real_conversations,
-    times,
     write_uuid7,
 )
 from support.windows import human
@@ -80,40 +71,6 @@ def test_id_and_metadata_do_not_change_a_digest(message: BaseMessage) -> None:
     extras = {**message.additional_kwargs, "created_at": "2026-01-01"}
     update = {"id": "other", "response_metadata": {"model": "m"}, "additional_kwargs": extras}
     assert content_digest(message.model_copy(update=update)) == content_digest(message)
-
-
-def test_digests_do_not_change_between_releases() -> None:
-    assert content_digest(HumanMessage("hello")) == "281687396d55dbc3"
-    assert content_digest(AIMessage("hello", tool_calls=[call()])) == "3df89b2556bd9c86"
-
-
-def shuffled(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: shuffled(value[key]) for key in reversed(value)}
-    return [shuffled(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-
-jsonable = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | any_text,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(any_text, inner, max_size=3),
-    max_leaves=8,
-)
-
-
-@examples(80)
-@given(any_text | st.lists(st.dictionaries(st.text(max_size=5), jsonable, max_size=4), max_size=3))
-def test_a_digest_outlives_a_json_round_trip(content: Any) -> None:
-    digest = content_digest(HumanMessage(content))
-    assert content_digest(HumanMessage(json.loads(json.dumps(content)))) == digest
-    assert content_digest(HumanMessage(shuffled(content))) == digest
-
-
-@examples(100)
-@given(any_text, any_text)
-def test_texts_share_a_digest_only_when_they_are_equal(one: str, other: str) -> None:
-    # Equal as JSON reads them: two halves of a surrogate pair are one character.
-    equal = json.loads(json.dumps(one)) == json.loads(json.dumps(other))
-    assert (content_digest(HumanMessage(one)) == content_digest(HumanMessage(other))) is equal
 
 
 # --- When a message was written ------------------------------------------------------------------
@@ -240,41 +197,3 @@ def tell(messages: list[BaseMessage], **seen: datetime) -> list[datetime | None]
 def test_a_person_speaks_when_the_answer_is_given() -> None:
     messages = [user(1), answer(day(0)), user(2), answer(day(3)), user(3)]
     assert tell(messages) == [day(0), day(0), day(3), day(3), day(3)]
-
-
-@given(real_conversations(), st.data())
-def test_the_rule_holds_in_every_mix(messages: list[BaseMessage], data: st.DataObject) -> None:
-    keyed: Keyed = keyed_messages(messages)
-    own = [message_time(message, key, {}, timezone=UTC) for key, message in keyed]
-    undated = [key for (key, _), time in zip(keyed, own, strict=True) if time is None]
-    stamped = data.draw(st.sets(st.sampled_from(undated))) if undated else set()
-    stamps = {key: day(500).isoformat() for key in stamped}
-    times = times_of(keyed, stamps, timezone=UTC)
-    for (key, _), of_itself, time in zip(keyed, own, times, strict=True):
-        assert of_itself is None or time == of_itself
-        assert key not in stamps or time == day(500)
-    known = [at for at, time in enumerate(times) if time is not None]
-    assert known == list(range(known[0], len(times))) if known else not any([*own, *stamped])
-    first = next((at for at, (key, _) in enumerate(keyed) if key in stamps), len(keyed))
-    if not any(own[:first]):
-        assert times[:first] == [None] * first, "what was there before memory came has no time"
-
-
-BITS = st.integers(0, (1 << 80) - 1)
-
-
-def read_time(message: BaseMessage, stamps: dict[str, str] | None = None) -> datetime | None:
-    return message_time(message, key_of(message), stamps or {}, timezone=UTC)
-
-
-@given(times, BITS, st.sampled_from(["{}", "lc_run--{}-0", "lc_run--{}", "run-{}-0"]))
-def test_time_ordered_ids_tell_the_time(at: datetime, bits: int, form: str) -> None:
-    assert read_time(AIMessage("x", id=form.format(write_uuid7(at, bits)))) == at
-
-
-@given(real_conversations())
-def test_the_times_of_a_conversation_stand_in_its_order(messages: list[BaseMessage]) -> None:
-    keys = [key for key, _ in keyed_messages(messages)]
-    assert len(set(keys)) == len(messages)
-    known = [at for message in messages if (at := read_time(message)) is not None]
-    assert known == sorted(known)

@@ -6,13 +6,12 @@ import re
 from datetime import date, timedelta
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_om.core.content.dates import annotate, describe_day, observation_date, write_gap
-from support.days import MONTHS, WORDS, days
+from langgraph_om.core.content.dates import annotate, describe_day, write_gap
+from support.days import MONTHS, days
 from support.examples import examples
-from support.material import texts
 
 TODAY = date(2025, 12, 18)
 JUNE_15 = date(2026, 6, 15)
@@ -152,10 +151,6 @@ log_lines = st.one_of(
 
 logs = st.lists(log_lines, max_size=12).map("\n".join)
 
-fragments = st.lists(
-    st.sampled_from([*WORDS, "\n", "Date:", "(meaning", ")", "```", "will go", "\r\n"])
-).map(" ".join)
-
 
 @given(logs, days, st.none() | days)
 @examples(100)
@@ -165,26 +160,3 @@ def test_without_what_was_added_the_log_is_as_written(
     annotated, _ = annotate(text, today, previous)
     assert ADDED.sub("", annotated) == text
     assert annotate(text, today, previous)[0] == annotated
-
-
-@given(st.one_of(st.text(), logs, fragments, texts), days, st.none() | days)
-@examples(150)
-@example("Date: Dec 31, 9999\n* x (week of Dec 30, 9999)\nDate: Jan 1, 1", date.min, date.max)
-@example("Date: Dec 31, 9999\n* x (week of Dec 30, 9999)\nDate: Jan 1, 1", date.max, date.min)
-def test_every_character_of_any_text_stays_in_order(
-    text: str, today: date, previous: date | None
-) -> None:
-    rest = iter(annotate(text, today, previous)[0])
-    assert all(character in rest for character in text)
-
-
-@given(logs, days)
-@examples(100)
-def test_the_last_heading_comes_back(text: str, today: date) -> None:
-    fenced, expected = False, None
-    for line in text.split("\n"):
-        if line == "```":
-            fenced = not fenced
-        elif not fenced:
-            expected = observation_date(line) or expected
-    assert annotate(text, today)[1] == expected

@@ -29,14 +29,6 @@ def shown(budget: int | Literal[False]) -> str:
     return select_previous(LOG, budget, Words())
 
 
-def test_all_or_nothing() -> None:
-    assert shown(budget=False) == write_log(LOG)
-    assert shown(0) == ""
-    assert shown(10_000) == write_log(LOG)
-    assert shown(sum(entry["tokens"] for entry in LOG)) == write_log(LOG)
-    assert select_previous([], 100, Words()) == ""
-
-
 def test_the_newest_and_the_important_are_kept_under_their_headings() -> None:
     filler = [f"* 🟢 small talk number {at}" for at in range(40)]
     log = [
@@ -147,25 +139,3 @@ def test_an_old_item_that_a_message_may_deny_is_shown_whole_under_its_day(
 def test_what_one_message_names_is_not_lost_among_many_others() -> None:
     others = [f"We talked about {' '.join(FILLER[at].split()[6:])} again" for at in range(100)]
     assert NOTES[0] in shown_about(*others[:50], "Redis? Never.", *others[50:], budget=300)
-
-
-TALK = st.lists(
-    st.lists(st.sampled_from(["word", "7", "1234", "never", "redis"]), max_size=12).map(" ".join),
-    min_size=1,
-    max_size=8,
-)
-
-
-@given(logs(), st.integers(40, 400), TALK)
-def test_touched_items_are_whole_keep_to_the_budget_and_follow_from_the_texts(
-    log: list[Group], budget: int, said: list[str]
-) -> None:
-    text = shown_about(*said, budget=budget, log=log)
-    assert text == shown_about(*said, budget=budget, log=log)
-    assert Words().count_text(text) <= budget
-    excerpt, _, touched = text.partition("Of the lines left out")
-    whole = [line for line in write_log(log).split("\n") if line.strip()]
-    for part in (excerpt, touched.partition("\n")[2]):
-        lines = [line for line in part.split("\n") if line.strip() and not line.startswith("[")]
-        rest = iter(whole)
-        assert all(line in rest for line in lines), "lines of the log, in their order"

@@ -11,33 +11,13 @@ from langgraph_om.core.effects import AskModel, ModelReply
 from langgraph_om.core.observe.observer import ObserverInput, build_question, observe
 from langgraph_om.core.reflect.reflector import reflect
 from langgraph_om.errors import ObserverError
-from support.flows import GOOD, ITEM, LOG, LOOP, NONE, NOW, Talk, Told
+from support.flows import GOOD, ITEM, LOG, LOOP, NOW, Talk, Told
 from support.words import Words
 
 # --- Asking the Observer -------------------------------------------------------------------------
 
 
 REQUEST = ObserverInput("User (09:00): My dog is Rex.")
-
-
-@pytest.mark.parametrize(
-    ("answers", "status", "observations"),
-    [
-        ([GOOD], "ok", ITEM),
-        ([NONE], "none", ""),
-        (["", GOOD], "ok", ITEM),
-        (["I can not help with that.", GOOD], "ok", ITEM),
-        ([LOOP, GOOD], "ok", ITEM),
-        ([ModelReply(NOW, GOOD, cut_off=True), GOOD], "ok", ITEM),
-        (["", NONE], "none", ""),
-    ],
-)
-def test_what_counts_as_an_answer(answers: list[Told], status: str, observations: str) -> None:
-    talk = Talk(answers)
-    parsed = talk.run(observe(build_question(REQUEST)))
-    assert (parsed.status, parsed.observations) == (status, observations)
-    assert len(talk.calls) == len(answers)
-    assert {call.role for call in talk.calls} == {"observer"}
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Callable
 
 import pytest
-from hypothesis import assume, example, given
-from hypothesis import strategies as st
 
 from langgraph_om.core.observe.parse_answer import (
     MAX_LINE_CHARS,
@@ -16,8 +13,6 @@ from langgraph_om.core.observe.parse_answer import (
     is_degenerate,
     parse_output,
 )
-from support.examples import examples
-from support.rendering import render_output
 
 LOG = """\
 Date: Dec 4, 2025
@@ -151,106 +146,6 @@ def test_a_long_line_is_cut_with_a_mark_that_counts() -> None:
     assert mark == f"{len(line) - len(head)} characters left out]"
 
 
-# --- Rendering and parsing are inverse -----------------------------------------------------------
-
-
-PIECES = st.sampled_from(
-    [
-        *("🔴", "(14:30)", "User likes tea", "->", "[x]", "{1}", "<b>", "a < b > c", "é日", "none"),
-        *("`<observations>`", "</observations>", "<current-task>x</current-task>", "</think>"),
-        *("&lt;observations&gt;", "\\<observations\\>", "```", "don`t", "#", "* *", "--", "'", '"'),
-    ]
-)
-SENTENCES = st.lists(PIECES, min_size=1, max_size=5).map(" ".join)
-CODE = st.lists(SENTENCES, max_size=3).map(
-    lambda lines: "\n".join(["  ```py", *(f"    x = {line}" for line in lines), "  ```"])
-)
-ITEMS = st.one_of(
-    SENTENCES.map(lambda text: f"* 🟡 (09:15) saw {text}."),
-    SENTENCES.map(lambda text: f"- 🔴 saw {text} and more"),
-    SENTENCES.map(lambda text: f"* 🔴 a\n  * -> {text};\n    so {text}"),
-    CODE.map(lambda code: f"* 🟡 User wrote:\n{code}\n* the end"),
-    st.just("Date: Dec 4, 2025\n* 🔴 tea"),
-    st.just("* 🔴 tea\n\n* 🔴 milk"),
-)
-LOGS = st.lists(ITEMS, min_size=1, max_size=6).map("\n".join)
-HINT = st.one_of(
-    SENTENCES.map(lambda text: f"Talk about {text} now"),
-    SENTENCES.map(lambda text: f"1. {text}\n2. then {text} again"),
-)
-HINTS = st.fixed_dictionaries({}, optional={"current_task": HINT, "suggested_response": HINT})
-WELL_FORMED = st.one_of(
-    st.builds(ParsedAnswer, st.just("ok"), LOGS, hints=HINTS),
-    st.builds(ParsedAnswer, st.just("none"), st.just(""), hints=HINTS),
-)
-
-
-@examples(150)
-@given(WELL_FORMED)
-def test_parsing_undoes_rendering(parsed: ParsedAnswer) -> None:
-    # No line ends a hint but the last, and none begins as a block does.
-    assume(
-        not any(
-            re.search(r"</[a-z-]+>$|^</?[a-z]", each, re.MULTILINE)
-            for each in parsed.hints.values()
-        )
-    )
-    assert parse_output(render_output(parsed)) == parsed
-
-
-SCRAPS = st.sampled_from(
-    [
-        *("<observations>", "</observations>", "<current-task>", "</current-task>"),
-        *("<suggested-response>", "</suggested-response>"),
-        *("<think>", "</think>", "<Observations >", "<observations/>", "</observations", "<", ">"),
-        *(
-            "&lt;observations&gt;",
-            "&lt;/observations&gt;",
-            "\\<observations\\>",
-            "&lt;",
-            "&amp;lt;",
-        ),
-        *("\n", "\n", "\n", "\n* a", "\n* b", " ", "  ", "\t", "\r", "\x85", "\u2003", "`", "```"),
-        *(
-            "```py",
-            "~~~",
-            '"',
-            "'",
-            "* 🔴 (14:30) b",
-            "Date: Dec 4, 2025",
-            "prose",
-            "(none)",
-            "none",
-        ),
-        *("<![CDATA[", "]]>", "<ul>", "</ul>", "<li>", "</li>", "<ol><li>"),
-        *("<scratchpad>", "</scratchpad>", "\n2026-11-22", "\na) tea", "\n– tea", "\n• tea"),
-        *("No new observations.", "\nнет", "\n* none", "...", "\n* ...", "\nDate: <date>"),
-        *("\n* 🔴 (HH:MM) text", "\n| 🔴 | tea |", "\nUser likes tea", "I will not record it."),
-        *("\n- I'm sorry, but I can't assist with that.", "\n  * -> more", "\n**🔴** tea"),
-        '{"observations": ["* 🔴 (10:00) tea"]}',
-        *("t" * 60, noise(9_958), noise(10_001)),
-    ]
-)
-SOUP = st.lists(SCRAPS, max_size=30).map("".join)
-
-
-@examples(250)
-@given(soup=SOUP, tagged=st.booleans())
-@example(
-    soup="\n* b</observations> x\n<current-task>\ny </observations>\nz</current-task>", tagged=True
-)
-def test_whatever_was_parsed_comes_back_from_its_rendering(*, soup: str, tagged: bool) -> None:
-    text = f"<observations>\n* 🔴 a{soup}" if tagged else soup
-    parsed = parse_output(text)
-    if parsed.status in {"ok", "none"}:
-        assert parsed.problem == ""
-        back = parse_output(render_output(parsed))
-        assert back == parsed or back.status == "degenerate"
-    else:
-        assert parsed.problem
-    assert parse_output(text, cut_off=True).status == "cut_off"
-
-
 # --- Size ---------------------------------------------------------------------------------------
 
 
@@ -362,9 +257,3 @@ def test_runaway_repetition_is_recognised(name: str) -> None:
 @pytest.mark.parametrize("name", FAITHFUL)
 def test_a_faithful_account_is_not_runaway_repetition(name: str) -> None:
     assert not is_degenerate(FAITHFUL[name]())
-
-
-@examples(40)
-@given(seed=st.integers(0, 10_000), chars=st.integers(2_000, 40_000))
-def test_distinct_observations_are_never_degenerate(seed: int, chars: int) -> None:
-    assert not is_degenerate(prose(chars, seed))

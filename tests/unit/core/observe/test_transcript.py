@@ -264,25 +264,6 @@ def test_message_with_nothing_to_show_gives_no_line(message: BaseMessage) -> Non
     assert render(message) == ""
 
 
-@pytest.mark.parametrize(
-    ("block", "placeholder"),
-    [
-        ({"type": "image", "url": X + "a%20b/my%20cat.png?token=s#f"}, "Image #1: my cat.png"),
-        ({"type": "image", "url": "https://x.org"}, "Image #1"),
-        ({"type": "image", "url": "http://[broken"}, "Image #1"),
-        ({"type": "image", "url": "u", "extras": {"filename": "a.png"}}, "Image #1: a.png"),
-        ({"type": "image_url", "image_url": DATA}, "Image #1"),
-        ({"type": "video", "url": X + "h.mp4"}, "Video #1: h.mp4"),
-        ({"type": "media", "mime_type": "audio/ogg", "data": DATA}, "Audio #1: audio/ogg"),
-        ({"type": "file", "base64": DATA, "metadata": {"name": "k.pdf"}}, "File #1: k.pdf"),
-        ({"type": "text-plain", "base64": DATA, "mime_type": "text/plain"}, "File #1: text/plain"),
-        ({"type": "file", "filename": "a]\n[Image #9: b"}, "File #1: a) (Image #9 b"),
-    ],
-)
-def test_attachment_is_a_placeholder(block: dict[str, Any], placeholder: str) -> None:
-    assert body(ask([block])) == f"User (12:00): [{placeholder}]"
-
-
 @pytest.mark.parametrize("counter", [Quarters(), Words()])
 @pytest.mark.parametrize("tokens", [0, 1, 30, 500])
 def test_long_result_keeps_head_and_end(counter: Quarters, tokens: int) -> None:
@@ -301,22 +282,6 @@ def test_long_result_keeps_head_and_end(counter: Quarters, tokens: int) -> None:
     if tokens == 500:
         # What may be shown is used, all but a small part.
         assert counter.count_text(content) > 0.9 * tokens
-
-
-@pytest.mark.parametrize(
-    "args",
-    [
-        {"path": "a.py", "content": "line of code\n" * 5000, "overwrite": True},
-        {"rows": [{"id": n, "name": "n" * 50} for n in range(3000)], "table": "t"},
-    ],
-)
-def test_large_arguments_show_their_head_and_end(args: dict[str, Any]) -> None:
-    counter = Quarters()
-    content = body(call(args), counter=counter).partition(": ")[2]
-    assert counter.count_text(content) <= 2000
-    assert "characters omitted" in content
-    assert all(f'"{key}":' in content for key in args)
-    assert counter.calls < 20
 
 
 FORGERIES = (
@@ -360,21 +325,6 @@ def test_no_content_can_pass_for_structure(text: str, at: datetime | None) -> No
         assert len(structure(transcript)) == 1 + lines
         assert len(re.findall(r"^Date: ", transcript, re.MULTILINE)) == 1
         assert f"</{CONVERSATION_TAG}" not in transcript
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("</conversation>", "<conversation>", '<CONVERSATION thread="x">', "< / conversation >"),
-        *("<\n/\nConversation", "<\u200b/\u200bconversation>", "</con\x00versation>"),
-        "<\x07/conversation>",
-    ],
-)
-def test_wrapping_tag_is_escaped(text: str) -> None:
-    transcript = body(ask(f"before {text} after <b>"))
-    assert transcript.count("&lt;") == 1
-    assert transcript.count("<") == 1
-    assert transcript.endswith("after <b>")
 
 
 def test_control_characters_and_lone_surrogates_do_not_reach_the_observer() -> None:
@@ -454,18 +404,3 @@ def test_junk_gives_a_sound_transcript(
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]", transcript)
     assert not {"conversation", "/conversation"} & set(tags_in(transcript))
     assert all(LABEL.fullmatch(line) for line in structure(transcript))
-
-
-@examples(100)
-@given(st.lists(st.from_regex(r"[a-zA-Z0-9éß猫]{1,12}", fullmatch=True), min_size=1), st.data())
-def test_every_word_of_a_user_is_there(words: list[str], data: st.DataObject) -> None:
-    gaps = [data.draw(st.sampled_from([" ", "\n", "\n\n", "\t", "\r\n"])) for _ in words]
-    text = "".join(word + gap for word, gap in zip(words, gaps, strict=True))
-    assert body(ask(text)).partition(": ")[2].split() == words
-
-
-def test_reasoning_is_left_out() -> None:
-    thought = {"type": "reasoning", "reasoning": "Cats first."}
-    answer = AIMessage([thought, {"type": "text", "text": "Cats."}])
-    assert body(answer) == "Assistant (12:00): Cats."
-    assert body(AIMessage([thought])) == ""

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langgraph_om import InlineBuffering, ObservationalMemory
-from langgraph_om.core.record.fold import fold
 from langgraph_om.testing import ScriptedChatModel
 from support.clock import Clock
 from support.examples import examples
@@ -98,29 +97,6 @@ def test_history_that_is_loaded_late_is_shown_and_then_observed() -> None:
     log = talk.result.record["log"]
     assert log[0]["ranges"] == [["old0", "old1"]], "in the order of the conversation"
     assert talk.result.record["observed"]["strays"] == []
-
-
-def test_their_observation_counts_once_also_after_a_reflection_replaced_it() -> None:
-    talk = Talk()
-    talk.say(20)
-    talk.messages[:0] = late("old0")
-    before = talk.result.record
-    talk.say(20)
-    record = talk.result.record
-    [group] = (group for group in record["log"] if group["ranges"] == [["old0", "old0"]])
-    assert before["log"][0] != group == record["log"][0]
-    replaced = {**record, "log": record["log"][1:]}
-    event = {
-        "type": "observation-end",
-        "operation": "observation",
-        "cycle_id": group["id"],
-        "after": record["cursor"][-1],
-        "cursor": record["cursor"],
-        "groups": [group],
-        "before": None,
-        "strays": [],
-    }
-    assert fold(replaced, [event])["log"] == replaced["log"]
 
 
 def test_what_cannot_be_found_among_the_observed_is_told_once(

@@ -13,17 +13,13 @@ from langgraph_om.core.record.record import (
 from langgraph_om.core.reflect.edits import (
     Edit,
     find_spans,
-    number_items,
     parse_edits,
-    render_items,
 )
 from langgraph_om.core.reflect.facts import find_invented
 from langgraph_om.core.reflect.reflector import EditedLog
 from langgraph_om.core.wire import Group
-from support.editing import TALK, as_reflection, checked, edited, long_log, numbered, texts
+from support.editing import TALK, as_reflection, checked, edited, texts
 from support.groups import AT, day_log, group
-from support.rendering import divide
-from support.words import Words
 
 
 def cut(text: str) -> list[tuple[str, str]]:
@@ -48,36 +44,6 @@ def cut(text: str) -> list[tuple[str, str]]:
 )
 def test_every_line_is_a_heading_a_blank_or_in_one_item(text: str, items: list[str]) -> None:
     assert [item for _, item in cut(text)] == items
-
-
-def test_items_of_several_threads_stand_in_sections_the_quietest_first() -> None:
-    log = [
-        group("a1", day_log(0, "* of a"), thread="a"),
-        group("b1", day_log(0, "* of b"), thread="b"),
-        group("a2", day_log(1, "* more of a"), thread="a"),
-    ]
-    items = numbered(log)
-    assert [(item.number, item.thread_id, item.group) for item in items] == [
-        (1, "b", 1),
-        (2, "a", 0),
-        (3, "a", 2),
-    ]
-    shown = render_items(items, divide(lambda thread: f"<{thread}>"))
-    assert shown.startswith('<thread id="&lt;b&gt;">\nDate: Mar 1, 2026\n[1 ~3] * of b\n</thread>')
-
-
-def test_tags_in_items_are_shown_harmless() -> None:
-    shown = render_items(numbered([group("g", "* a </observation-log> b")]))
-    assert shown == "[1 ~4] * a &lt;/observation-log> b"
-
-
-def test_what_a_hook_hides_has_no_number_and_what_it_rewrites_keeps_it() -> None:
-    log = [group("g", day_log(0, "* one", "* secret", "* three"))]
-    hidden = number_items(log, Words(), [day_log(0, "* one", "* three")])
-    assert [(item.text, item.span.start) for item in hidden] == [("* one", 1), ("* three", 3)]
-    rewritten = number_items(log, Words(), [day_log(0, "* one", "* ***", "* three")])
-    assert [item.text for item in rewritten] == ["* one", "* ***", "* three"]
-    assert not number_items(log, Words(), [""])
 
 
 def drop(*ranges: tuple[int, int]) -> Edit:
@@ -236,15 +202,6 @@ def test_what_counts_as_invented(text: str, source: str) -> None:
 )
 def test_what_does_not_count_as_invented(text: str, source: str) -> None:
     assert not find_invented(text, [source])
-
-
-def test_whole_logs_are_checked() -> None:
-    log = long_log(20)
-    answer = "\n".join(
-        f"{at + 1}: User asked Person{at // 8} about subject {at}; takes a while"
-        for at in range(0, 160, 2)
-    )
-    assert checked(answer, log).counts["edits"] == 80
 
 
 FIRST, SECOND = (entry["text"] for entry in TALK)

@@ -5,26 +5,15 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from langgraph_om.core.record.record import (
-    MAX_RANGES,
-    MAX_SHOWN_RANGES,
-    collect_ranges,
-    write_range,
-)
 from langgraph_om.core.reflect.reflector import (
     EditedLog,
     ReflectorInput,
     reflect,
 )
-from langgraph_om.core.wire import Group
 from langgraph_om.errors import ObserverError
-from support.editing import TALK
 from support.flows import GOOD, Talk, Told, texts
 from support.groups import day_log, group
-from support.real_ids import MESSAGE_IDS
 from support.rendering import divide
 from support.words import Words
 
@@ -50,11 +39,6 @@ def test_one_question_is_enough_when_enough_goes() -> None:
     assert f"The log has {TOTAL} tokens, headings included." in question
 
 
-def test_three_questions_are_the_most_and_progress_is_kept() -> None:
-    log, _ = asked(["drop 1"] * 3)
-    assert log.tokens == TOTAL - 21
-
-
 UNUSABLE = ["", "no", GOOD, "drop 99", "1: * 🔴 Invented"]
 
 
@@ -73,11 +57,6 @@ def test_without_a_valid_edit_the_reflector_is_told_why_and_asked_once_more(answ
 def test_what_was_achieved_stays_when_nothing_more_comes(answer: Told) -> None:
     log, _ = asked(["drop 1", answer])
     assert log.tokens == TOTAL - 7
-
-
-def test_a_first_question_without_answer_is_a_failure() -> None:
-    with pytest.raises(ObserverError, match="TimeoutError: late"):
-        asked([TimeoutError("late")])
 
 
 def test_all_threads_are_edited_by_one_question_the_quietest_first() -> None:
@@ -105,47 +84,3 @@ def test_what_a_hook_hid_is_not_shown_in_later_questions_either() -> None:
         edited, questions = asked([f"drop {number + 1}", f"drop {number + 1}", "no"], request)
         assert "secret" not in "".join(questions)
         assert edited.groups[0]["text"] == day_log(0, "* secret one", "* open four")
-
-
-def test_the_log_that_was_given_is_not_touched() -> None:
-    before = repr(TALK)
-    asked(["drop 1-6"], ReflectorInput(TALK, target=50))
-    assert repr(TALK) == before
-
-
-# --- The ranges of a group -----------------------------------------------------------------------
-
-
-def joined(sources: list[Group]) -> Group:
-    return {**sources[0], "ranges": collect_ranges(sources)}
-
-
-def day_of(count: int, thread: str = "t", start: int = 0) -> list[Group]:
-    """Groups of one day, two messages each."""
-    return [
-        group(f"{thread}{at}", day_log(0, f"* item {at}"), 2 * at, 2 * at + 1, thread)
-        for at in range(start, start + count)
-    ]
-
-
-def test_the_groups_of_one_day_keep_their_ranges_apart() -> None:
-    written = joined(day_of(5))
-    assert written["ranges"] == [[f"t{at}", f"t{at + 1}"] for at in range(0, 10, 2)]
-    # A reflection of reflections keeps them too.
-    again = joined([written, *day_of(2, start=5)])
-    assert again["ranges"] == [[f"t{at}", f"t{at + 1}"] for at in range(0, 14, 2)]
-
-
-@given(st.lists(MESSAGE_IDS, min_size=2, max_size=60, unique=True))
-def test_ranges_of_real_ids_stay_in_order_and_whole(keys: list[str]) -> None:
-    pairs = [[first, last] for first, last in zip(keys[::2], keys[1::2], strict=False)]
-    entry = joined([{**group(f"g{at}", "* x"), "ranges": [ends]} for at, ends in enumerate(pairs)])
-    order = {key: at for at, key in enumerate(keys)}
-    assert (entry["ranges"][0][0], entry["ranges"][-1][1]) == (pairs[0][0], pairs[-1][1])
-    assert len(entry["ranges"]) <= MAX_RANGES
-    starts = [order[first] for first, _ in entry["ranges"]]
-    stops = [order[last] for _, last in entry["ranges"]]
-    assert [at + 1 for at in stops[:-1]] == starts[1:], "no message between them is lost"
-    shown = write_range(entry).removeprefix("_range: `").removesuffix("`_").split(",")
-    assert len(shown) <= MAX_SHOWN_RANGES
-    assert all(key in order for pair in shown for key in pair.split(":"))

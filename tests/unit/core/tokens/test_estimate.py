@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 from support.examples import examples
-from support.growth import check_growth
 
 COUNTER = EstimatingCounter()
 DATA = Path(__file__).parents[3] / "data"
@@ -117,17 +115,3 @@ def test_a_text_counts_something_and_not_more_than_its_bytes(text: str) -> None:
     assert (tokens > 0) is bool(text)
     assert tokens <= 2 * len(text.encode("utf-8", "surrogatepass"))
     assert COUNTER.count_text(text) == tokens
-
-
-@examples(300)
-@given(texts, texts)
-def test_more_words_never_lower_a_count(text: str, more: str) -> None:
-    assert COUNTER.count_text(f"{text} {more}") >= COUNTER.count_text(text)
-
-
-def test_a_text_of_any_length_is_counted_in_the_same_time() -> None:
-    def prepare(size: int) -> Callable[[], object]:
-        text = "".join(f"{at:x}word " for at in range(size // 10))
-        return lambda: COUNTER.count_text(text)
-
-    check_growth(prepare, 2_000_000, times=4, most=2)

@@ -8,18 +8,13 @@ from base64 import b64encode, urlsafe_b64encode
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 
-from langgraph_om.core.content.parts import Part
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.core.tokens.images import (
     FILE_FALLBACK_TOKENS,
-    count_attachment,
 )
 from langgraph_om.errors import ConfigurationError
-from support.examples import examples
 
 pytest.importorskip("imagesize")
 
@@ -198,27 +193,3 @@ def test_what_a_file_counts(block: dict[str, Any], provider: Any, tokens: int) -
 )
 def test_an_unreadable_image_counts_as_a_large_one(data: str) -> None:
     assert tokens_of({"type": "image", "base64": data}) == HIGH
-
-
-values = st.recursive(
-    st.none() | st.integers() | st.text(max_size=30) | st.binary(max_size=30) | st.just(B64),
-    lambda inner: st.dictionaries(
-        st.sampled_from(["data", "url", "source", "file", "extras", "width", "height", "detail"]),
-        inner,
-        max_size=4,
-    ),
-    max_leaves=6,
-)
-keys = st.sampled_from(
-    ["data", "base64", "url", "image_url", "source", "file", "extras", "mime_type"]
-)
-
-
-@examples(200)
-@given(
-    st.dictionaries(keys, values, max_size=5),
-    st.sampled_from(["openai", "google", "anthropic"]),
-    st.booleans(),
-)
-def test_any_block_counts_without_raising(block: Any, provider: Any, image: Any) -> None:
-    assert count_attachment(Part("image" if image else "file", block), provider) >= 0
