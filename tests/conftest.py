@@ -34,8 +34,8 @@ SLOW = (
         f"integration/test_{name}.py"
         for name in (
             *("actors_own_model", "archive_outage", "attachments", "background", "bound_reasoning"),
-            *("hooks", "images_of_the_actor", "neighbours", "overflow", "refusals"),
-            *("repeated_calls", "search", "show_state", "small_memory_models", "transforms"),
+            *("hooks", "neighbours", "overflow", "refusals"),
+            *("search", "show_state", "small_memory_models", "transforms"),
             *("window", "wire"),
         )
     ),

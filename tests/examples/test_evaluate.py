@@ -6,18 +6,13 @@ import os
 import re
 import subprocess
 import sys
-from collections import Counter
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
-from evaluation import doubles, running
+from evaluation import doubles
 from evaluation.formats import (
     CATEGORIES,
     QUESTION_TYPES,
-    Question,
-    read_files,
 )
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
@@ -106,83 +101,9 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     return Recorder(monkeypatch)
 
 
-def test_questions_do_not_see_each_other(recorder: Recorder, evaluation: Evaluation) -> None:
-    evaluation.figures(LOCOMO, *SMALL)
-    questions = [each.text for each in read_files([LOCOMO]).conversations[0].questions]
-    shown = ["\n".join(message.text for message in prompt) for prompt in recorder.prompts]
-    assert sum(isinstance(prompt[-1], ToolMessage) for prompt in recorder.prompts) == len(questions)
-    for text in shown:
-        assert sum(question in text for question in questions) == 1
-
-
 def test_nothing_gives_an_answer_away(recorder: Recorder, evaluation: Evaluation) -> None:
     evaluation.figures(LONGMEMEVAL, *SMALL)
     assert any(isinstance(prompt[-1], ToolMessage) for prompt in recorder.prompts)
     for prompt in recorder.prompts:
         whole = "".join(repr(message) for message in prompt)
         assert not re.search(r"_abs|answer_\d|filler_|has_answer", whole)
-
-
-# --- Going on ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("memory", ["observational", "summary"])
-def test_an_interrupted_run_goes_on_wherever_it_stopped(
-    memory: str, evaluation: Evaluation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    options = (LOCOMO, *SMALL, "--memory", memory, "--judge", "offline")
-    write = running.Journal.write
-    for stop in (0, 2, 3, 6):
-        left = [stop]
-
-        def counted(journal: Any, *args: Any, left: list[int] = left, **values: Any) -> Row:
-            if not left[0]:
-                raise KeyboardInterrupt
-            left[0] -= 1
-            return write(journal, *args, **values)
-
-        monkeypatch.setattr(running.Journal, "write", counted)
-        code, printed, errors = evaluation.run(*options)
-        assert (code, printed) == (130, "")
-        assert "goes on from here" in errors
-    monkeypatch.setattr(running.Journal, "write", write)
-    found = evaluation.figures(*options)
-    assert len(evaluation.rows("answer")) == found["questions"] == 9
-    sessions = Counter(row["session"] for row in evaluation.rows("session"))
-    assert sessions == {1: 1, 2: 1, 3: 1, 4: 1}
-
-
-# --- Failures ------------------------------------------------------------------------------------
-
-
-def test_a_failed_question_counts_as_wrong_and_is_tried_again(
-    evaluation: Evaluation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = doubles.actor()
-
-    def fails(prompt: list[BaseMessage]) -> AIMessage:
-        if "accordion" in "".join(message.text for message in prompt):
-            msg = "the provider is down"
-            raise ConnectionError(msg)
-        return whole.invoke(prompt)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(doubles, "actor", lambda: ScriptedChatModel(actor=fails))
-        found = evaluation.figures(LONGMEMEVAL, "--memory", "full", code=1)
-        _, printed, _ = evaluation.run(LONGMEMEVAL, "--memory", "full")
-    assert found["errors"] == {"memory": 0, "answer": 1, "judge": 0}
-    users = found["scores"]["judge offline"]["categories"]["single-session-user"]
-    assert (users["count"], users["errors"], users["score"]) == (2, 1, 0.5)
-    assert "counted as wrong: 1 in answer" in printed
-    assert "1 x answer: ConnectionError: the provider is down" in printed
-    again = evaluation.figures(LONGMEMEVAL, "--memory", "full")
-    assert set(again["errors"].values()) == {0}
-    assert again["scores"]["judge offline"]["categories"]["single-session-user"]["score"] == 1
-
-
-# --- The rules -----------------------------------------------------------------------------------
-
-
-def question(category: str = "single-hop", answer: str = "", **others: Any) -> Question:
-    moment = datetime(2024, 5, 30, 23, 40, tzinfo=UTC)
-    return Question("q", "Which one?", answer, category, moment, **others)

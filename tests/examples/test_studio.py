@@ -25,11 +25,9 @@ pytest.importorskip("langgraph_cli")
 
 from langgraph.pregel.remote import RemoteGraph
 from langgraph_sdk.client import LangGraphClient
-from langgraph_sdk.errors import BadRequestError
 
 from langgraph_om import ObservationalMemory, ThreadBusyError
 from langgraph_om.testing import ScriptedChatModel
-from langgraph_om.tools.cli import main
 from langgraph_om.tools.inspector import memory_app
 from support.langgraph_server import COMPLAINTS, Server, check_log, serve
 
@@ -287,19 +285,6 @@ async def test_fork_remembers_what_was_known_then(
     assert old_values == now
 
 
-@each_graph
-async def test_wrong_edit_is_refused_with_a_reason(
-    server: Server, graph: str, complaints_expected: None
-) -> None:
-    async with server.client() as client:
-        thread = await new_thread(client)
-        await say(client, thread, graph, SAID[0])
-        before = await values(client, thread)
-        with pytest.raises(BadRequestError, match=r"'task' alone; .*memory\.of"):
-            await client.threads.update_state(thread, {"om": {"task": "Rest"}})
-        assert await values(client, thread) == before
-
-
 # --- Runs ----------------------------------------------------------------------------------------
 
 
@@ -350,32 +335,6 @@ async def test_a_turn_that_waits_is_busy_and_may_be_cancelled(server: Server) ->
         after = await values(client, thread)
     assert after["messages"][-1]["content"] == "Noted: Never mind."
     assert after["om"]["log"] == []
-
-
-# --- The command ---------------------------------------------------------------------------------
-
-
-async def test_the_command_shows_and_changes_what_a_server_remembers(
-    server: Server, talks: dict[str, Talk], capsys: pytest.CaptureFixture[str]
-) -> None:
-    async with server.client() as client:
-        thread = await copied(client, talks["agent"].thread)
-        where = ("--url", server.url, "--thread", thread)
-
-        async def run(*arguments: str, code: int = 0) -> str:
-            assert await asyncio.to_thread(main, arguments) == code
-            return capsys.readouterr().out
-
-        assert thread in await run("list", "--url", server.url, "--limit", "50")
-        log = (await values(client, thread))["om"]["log"]
-        assert log[0]["text"].split("\n")[1] in await run("show", *where)
-        await run("remember", "User likes tea", *where)
-        told = (await values(client, thread))["om"]["log"][-1]
-        assert "User likes tea (noted by a person)" in told["text"]
-        await run("forget", "zebra", *where, code=4)
-        await run("undo", *where)
-        assert "likes tea" not in await run("show", *where)
-        assert "generation" in await run("history", *where)
 
 
 # --- The pages -----------------------------------------------------------------------------------

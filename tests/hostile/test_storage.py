@@ -83,24 +83,21 @@ PLACES = [*talk(1)]
 
 @pytest.mark.parametrize("name", ODD)
 @pytest.mark.parametrize("place", PLACES)
-def test_no_value_in_a_message_ends_a_turn(name: str, place: str) -> None:
-    messages = talk(ODD[name])[place]
-    memory = remembering(scripted(), retrieval=True)
-    result = memory.step(None, messages, thread_id="t")
-    assert result.record["log"], "it was observed"
-    state = {"messages": messages, "om": result.record}
-    for asked in ({}, {"detail": "high"}, {"cursor": "odd"}, {"cursor": "odd", "part_index": 0}):
-        answer = memory.recall(state, {"configurable": {"thread_id": "t"}}, **asked)
-        json.dumps(answer, ensure_ascii=False).encode()
-
-
-@pytest.mark.parametrize("name", ODD)
-@pytest.mark.parametrize("place", PLACES)
-def test_what_is_no_json_is_archived_as_text(name: str, place: str) -> None:
+def test_no_value_in_a_message_ends_a_turn_and_all_is_archived(name: str, place: str) -> None:
     messages = talk(ODD[name])[place]
     with closing(SQLAlchemyArchive("sqlite:///:memory:")) as archive:
-        memory = remembering(scripted(), archive=archive)
+        memory = remembering(scripted(), retrieval=True, archive=archive)
         result = memory.step(None, messages, thread_id="t")
+        assert result.record["log"], "it was observed"
+        state = {"messages": messages, "om": result.record}
+        for asked in (
+            {},
+            {"detail": "high"},
+            {"cursor": "odd"},
+            {"cursor": "odd", "part_index": 0},
+        ):
+            answer = memory.recall(state, {"configurable": {"thread_id": "t"}}, **asked)
+            json.dumps(answer, ensure_ascii=False).encode()
         assert result.record["archived"] == "last"
         kept = archive.messages("t", limit=9, visible_only=False)
         assert [each.key for each in kept] == [message.id for message in messages]

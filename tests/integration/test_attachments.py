@@ -140,14 +140,6 @@ async def test_the_models_profile_decides(
     assert "secret" not in prompt
 
 
-async def test_each_fallback_is_sent_what_it_takes() -> None:
-    blind = scripted(TimeoutError("late"), profile=BLIND)
-    reading = scripted(TimeoutError("late"), profile={**BLIND, "pdf_inputs": True})
-    seeing = scripted(profile=EYES)
-    assert is_noted(await observe(remembering([blind, reading, seeing])))
-    assert [kinds(model) for model in (blind, reading, seeing)] == [[], ["file"], ["image"]]
-
-
 async def test_what_a_hook_takes_out_is_not_sent() -> None:
     def redact(messages: list[BaseMessage], _: Any) -> list[BaseMessage]:
         for message in messages:
@@ -190,12 +182,6 @@ async def test_a_model_that_refuses_them_is_asked_without(error: Any, *, is_asyn
     assert is_noted(await observe(remembering(model), is_async=is_async))
     assert [kinds(model, at) for at in (0, 1)] == [["image", "file"], []]
     assert isinstance(model.calls[1]["messages"][1].content, str)
-
-
-async def test_what_is_refused_without_them_fails_after_a_few_questions() -> None:
-    model = scripted(RefusedError(400, "image"))
-    assert not is_noted(await observe(remembering(model)))
-    assert len(model.calls) <= 4
 
 
 # --- Over the wire -------------------------------------------------------------------------------
@@ -273,9 +259,3 @@ async def test_a_provider_that_refuses_them_is_asked_without(
     assert PNG[:40] in first
     assert PNG[:40] not in second
     assert "[Image #1: image/png]" in second
-
-
-async def test_a_model_whose_profile_sees_nothing_is_sent_text(provider: Provider) -> None:
-    provider.says(openai_says(NOTED))
-    assert is_noted(await observe(remembering(openai(provider, model="o3-mini"))))
-    assert isinstance(provider.requests[0].body["messages"][1]["content"], str)

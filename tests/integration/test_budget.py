@@ -7,7 +7,6 @@ import re
 from typing import Any
 
 import pytest
-from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import (
@@ -16,10 +15,8 @@ from langgraph_om import (
     ObservationalMemory,
     create_memory_agent,
 )
-from langgraph_om.core.content.message_keys import CONTINUATION_ID
 from langgraph_om.core.tokens.counter import count_messages
 from langgraph_om.memory import runner_of
-from langgraph_om.testing import ExtractiveObserver
 from langgraph_om.tools.doctor import diagnose
 from support.agents import Agent, of_kind, on_thread, say, scripted, turns, values
 from support.clock import Clock
@@ -69,35 +66,3 @@ def test_observations_that_nobody_condenses_leave_the_prompt_and_not_the_memory(
     said = [each.message for each in caplog.records if "does not fit" in each.message]
     assert len(said) == 1
     assert "left-out" in advised(agent)
-
-
-def test_messages_that_were_not_observed_in_an_outage_leave_the_prompt_until_they_are() -> None:
-    is_away = True
-    read: list[str] = []
-
-    def observe(messages: list[BaseMessage]) -> str:
-        if is_away:
-            msg = "away"
-            raise ConnectionError(msg)
-        read.append(messages[-1].text)
-        return ExtractiveObserver().reply(messages)
-
-    agent = build(observer=observe)
-    told = talk(agent, 40)
-    prompt = agent.prompts()[-1]
-    assert told[-1]["droppedMessages"] > 0
-    [reminder] = [each.text for each in prompt if each.id == CONTINUATION_ID]
-    [(first, last)] = re.findall(r"_range: `(.+?):(.+?)`_", reminder)
-    said = [each.id for each in values(agent.graph, on_thread())["messages"]]
-    assert first == said[0]
-    assert said[said.index(last) + 1] == next(each.id for each in prompt if each.id in said)
-    assert "`recall`" in reminder
-    state = agent.graph.get_state(on_thread())
-    assert "trip number 0 to" in json.dumps(agent.memory.recall(state, on_thread(), cursor=first))
-    assert advised(agent) == ["failures", "left-out"]
-
-    is_away = False
-    talk(agent, 12, start=40)
-    assert all(any(f"trip number {at} to" in text for text in read) for at in range(40))
-    assert not any("are left out" in each.text for each in agent.prompts()[-1])
-    assert advised(agent) == []

@@ -7,14 +7,13 @@ from typing import Annotated, Any
 
 import pytest
 from langchain.agents import AgentState, create_agent
-from langchain_core.messages import AnyMessage, HumanMessage, RemoveMessage
+from langchain_core.messages import AnyMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import StateGraph
 from typing_extensions import TypedDict
 
 from langgraph_om import add_observational_memory
-from langgraph_om.core.content.message_keys import is_conversation
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.integrations.middleware import ObservationalMemoryMiddleware
 from support.agents import (
@@ -77,21 +76,6 @@ def test_agent_whose_conversation_cannot_be_shortened_says_so_before_it_is_harme
     assert [message.type for message in kept] == ["human"]
 
 
-def test_request_to_remove_a_message_is_no_conversation() -> None:
-    assert not is_conversation(RemoveMessage(id="h1"))
-    assert is_conversation(HumanMessage("hello", id="h1"))
-
-
-def test_view_counts_what_was_evicted_as_conversation() -> None:
-    seen = []
-    for evict in (False, True):
-        agent = make_agent("agent", InMemorySaver(), messages=200, archive="sqlite://", evict=evict)
-        talk(agent.graph, on_thread(), turns(16))
-        seen.append(agent.memory.view(values(agent.graph, on_thread())).conversation_tokens)
-    whole, evicted = seen
-    assert abs(whole - evicted) < whole / 100
-
-
 # --- What a client sends again ---
 
 
@@ -136,14 +120,6 @@ def test_history_that_a_client_sends_again_is_neither_shown_nor_observed_twice(
     assert len({first for first, _ in observed}) == len(observed)
     say(agent.graph, on_thread(), turn(17))
     assert caplog.records == []  # such as that history was loaded late
-
-
-def test_history_sent_again_does_not_count_twice() -> None:
-    agent, other = evicting_agent(), evicting_agent()
-    say(agent.graph, on_thread(), *kept_by_client(agent), turn(16))
-    say(other.graph, on_thread(), turn(16))
-    seen, alone = (each.memory.view(values(each.graph, on_thread())) for each in (agent, other))
-    assert seen.conversation_tokens == alone.conversation_tokens
 
 
 def test_history_sent_again_without_a_new_request_leaves_the_conversation_as_it_was() -> None:

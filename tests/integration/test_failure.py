@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import logging
-import operator
-import threading
-import time
-from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, StateGraph
 from langgraph.types import Command, interrupt
-from typing_extensions import TypedDict
 
-from langgraph_om import EstimatingCounter, ObserverError, add_observational_memory
+from langgraph_om import EstimatingCounter, ObserverError
 from langgraph_om.core.content.message_keys import CONTINUATION_ID
 from langgraph_om.testing import ExtractiveObserver
 from support.agents import (
@@ -27,8 +21,6 @@ from support.agents import (
     of_kind,
     on_thread,
     record_of,
-    refusals,
-    remembering,
     say,
     scripted,
     talk,
@@ -63,9 +55,6 @@ USELESS: dict[str, Any] = {
 """Answers of an Observer that are no observations."""
 
 
-useless = pytest.mark.parametrize("answer", USELESS.values(), ids=USELESS)
-
-
 def conversation(agent: Agent, said: list[HumanMessage]) -> list[list[Part]]:
     """Talk, and check after each turn that it was answered and that nothing is lost."""
     told = []
@@ -78,22 +67,6 @@ def conversation(agent: Agent, said: list[HumanMessage]) -> list[list[Part]]:
 
 
 # --- on_error="continue" -------------------------------------------------------------------------
-
-
-@useless
-def test_useless_observer_costs_nothing_but_its_calls(answer: Any) -> None:
-    agent = make_agent("agent", InMemorySaver(), model=scripted(observer=answer))
-    told = conversation(agent, turns(10))
-    parts = [part for turn_parts in told for part in turn_parts]
-    assert len(of_kind(parts, "observation-start")) == len(of_kind(parts, "observation-failed")) > 1
-    assert of_kind(parts, "observation-end") == []
-    assert len(of_kind(parts, "status")) == 10
-    record = record_of(agent.graph, CONFIG)
-    assert (record["log"], record["cursor"]) == ([], [])
-    assert [m.id for m in agent.prompts()[-1][1:]] == [
-        m.id for m in values(agent.graph, CONFIG)["messages"][:-1]
-    ]
-    assert refusals(agent.prompts()) == []
 
 
 @pytest.mark.parametrize("door", CHANNELS)
@@ -112,75 +85,7 @@ def test_recovers_when_the_observer_does(door: str, answer: Any) -> None:
     assert len(agent.prompts()[-1]) < 15
 
 
-def test_small_talk_may_need_no_note() -> None:
-    nothing = "<observations>(none)</observations>"
-    agent = make_agent("agent", InMemorySaver(), model=scripted(observer=nothing))
-    agent.graph.invoke({"messages": [HumanMessage("Hi there! How are you?")]}, CONFIG)
-    report = agent.memory.of(agent.graph, CONFIG).observe()
-    assert report.remaining_tokens == 0
-    (group,) = record_of(agent.graph, CONFIG)["log"]
-    assert group["text"] == ""
-    assert agent.asked("observer") == 1
-
-
-def test_who_noted_nothing_of_much_talk_is_asked_for_an_item() -> None:
-    asked: list[str] = []
-    noted = "<observations>\n* 🔴 (09:00) User goes to Lisbon\n</observations>"
-
-    def observe(messages: list[BaseMessage]) -> str:
-        asked.append(messages[-1].text)
-        return "<observations>(none)</observations>" if len(asked) == 1 else noted
-
-    agent = make_agent("agent", InMemorySaver(), model=scripted(observer=observe))
-    conversation(agent, turns(6))
-    assert "(none)" not in asked[1]
-    assert "at least one item" in asked[1]
-    assert record_of(agent.graph, CONFIG)["log"][0]["text"]
-
-
-def test_reflector_that_fails_leaves_the_log() -> None:
-    model = scripted(reflector=ConnectionError("away"))
-    agent = make_agent("agent", InMemorySaver(), model=model, log=300)
-    told = conversation(agent, turns(40))
-    parts = [part for turn_parts in told for part in turn_parts]
-    failed = [d for d in of_kind(parts, "observation-failed") if d["operationType"] == "reflection"]
-    observed = [d for d in of_kind(parts, "observation-end") if d["operationType"] == "observation"]
-    record = record_of(agent.graph, CONFIG)
-    assert len(failed) > 1
-    assert len(failed) < len(observed)
-    assert record["generation"] == 0
-    assert [group["id"] for group in record["log"]] == [end["cycleId"] for end in observed]
-
-
 # --- A model that hangs --------------------------------------------------------------------------
-
-
-def hanging(gate: threading.Event) -> Callable[[list[BaseMessage]], str]:
-    def answer(messages: list[BaseMessage]) -> str:
-        gate.wait()  # whoever waits for it outlasts the test
-        return ExtractiveObserver().reply(messages)
-
-    return answer
-
-
-def test_hanging_observer_does_not_hold_the_turn(gate: threading.Event) -> None:
-    agent = make_agent(
-        "agent", InMemorySaver(), model=scripted(observer=hanging(gate)), deadline=0.3
-    )
-    talk(agent.graph, CONFIG, turns(4))
-    began = time.monotonic()
-    parts = say(agent.graph, CONFIG, turn(4), turn(5))
-    assert time.monotonic() - began >= 0.3
-    (failed,) = of_kind(parts, "observation-failed")
-    assert "deadline of 0.3 seconds" in failed["error"]
-    assert values(agent.graph, CONFIG)["messages"][-1].id == "h5-answer"
-    assert uncovered(agent.memory, values(agent.graph, CONFIG)) == []
-    # An answer that comes after all changes nothing.
-    before = record_of(agent.graph, CONFIG)
-    gate.set()
-    time.sleep(0.1)
-    assert record_of(agent.graph, CONFIG) == before
-    assert before["log"] == []
 
 
 @pytest.mark.parametrize("door", ["agent", "middleware"])
@@ -198,17 +103,6 @@ def test_deadline_is_for_all_cycles_before_one_call_of_the_actor(door: str) -> N
     assert len(of_kind(parts, "observation-end")) == 2, "behind half of it no cycle begins"
     assert of_kind(parts, "observation-failed") == []
     assert len(of_kind(say(agent.graph, CONFIG, turn(31)), "observation-end")) == 2
-
-
-@pytest.mark.parametrize("door", ["agent", "middleware"])
-def test_request_larger_than_a_cycle_is_answered_before_it_is_observed(door: str) -> None:
-    agent = make_agent(door, InMemorySaver())
-    talk(agent.graph, CONFIG, turns(1))
-    paste = HumanMessage("word " * 4000, id="paste")
-    assert of_kind(say(agent.graph, CONFIG, paste), "observation-start") == []
-    say(agent.graph, CONFIG, turn(2))
-    ranges = [group["ranges"] for group in record_of(agent.graph, CONFIG)["log"]]
-    assert any("paste" in ends for each in ranges for ends in each)
 
 
 # --- on_error="abort" and "raise" ----------------------------------------------------------------
@@ -314,39 +208,6 @@ def test_view_is_trimmed_while_memory_is_down(door: str) -> None:
 
 
 # --- Odd states ----------------------------------------------------------------------------------
-
-
-class Appending(TypedDict):
-    messages: Annotated[list[AnyMessage], operator.add]
-
-
-@pytest.mark.parametrize("ids", ["none", "doubled"])
-def test_messages_that_ids_do_not_tell_apart(ids: str) -> None:
-    key = None if ids == "none" else "same"
-    model = scripted(actor=lambda messages: AIMessage(f"Noted: {messages[-1].text[:50]}", id=key))
-    memory = remembering(model, Clock())
-    builder = StateGraph(Appending)
-    builder.add_node(
-        "agent", lambda state: {"messages": [model.invoke(memory.llm_input_messages(state))]}
-    )
-    builder.add_edge(START, add_observational_memory(builder, memory))
-    graph = builder.compile(checkpointer=InMemorySaver())
-    said = [HumanMessage(turn(at).text, id=key) for at in range(20)]
-    for message in said:
-        graph.invoke({"messages": [message]}, CONFIG)
-        state = values(graph, CONFIG)
-        observed = "\n".join(
-            call["messages"][-1].text for call in model.calls if call["role"] == "observer"
-        )
-        shown = {m.text for m in memory.llm_input_messages(state)}
-        lost = [m.text for m in state["messages"] if m.text not in shown and m.text not in observed]
-        assert lost == []
-    assert len(values(graph, CONFIG)["messages"]) == 40
-    assert sum(call["role"] == "observer" for call in model.calls) > 2
-    told = [call["messages"][-1].text for call in model.calls if call["role"] == "observer"]
-    blocks = [text.partition("<conversation>")[2] for text in told]
-    assert all(sum(turn(at).text in block for block in blocks) <= 1 for at in range(20))
-    assert len([c for c in model.calls if c["role"] == "actor"][-1]["messages"]) < 16
 
 
 @pytest.mark.parametrize("door", ["agent", "middleware"])

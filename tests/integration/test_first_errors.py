@@ -83,24 +83,6 @@ def test_a_role_that_may_not_make_tables_uses_those_of_another(
     owner.dispose()
 
 
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        ({"message_token": 5}, r"pass observation=\{'message_tokens': 5\}"),
-        ({"messageTokens": 5}, r"pass observation=\{'message_tokens': 5\}"),
-        ({"tokenBudget": 5}, "pass token_budget=5"),
-        ({"observation": {"messageTokens": 5}}, "pass observation={'message_tokens': "),
-        ({"token_budget": 100}, "`token_budget` is 100"),
-        ({"hooks": {"before_observation": lambda _: None}}, "a function of two arguments"),
-        ({"hooks": {"on_observation_end": lambda: None}}, "a function of one mapping"),
-        ({"on_debug_event": lambda: None}, "`on_debug_event`"),
-    ],
-)
-def test_a_mistake_in_an_option_is_told_with_what_to_write(options: Any, told: str) -> None:
-    with pytest.raises(ConfigurationError, match=told):
-        ObservationalMemory(ScriptedChatModel(), **options)
-
-
 @pytest.mark.parametrize("is_shown", [False, True])
 def test_a_model_that_is_not_given_its_input_is_told(
     is_shown: bool,  # noqa: FBT001

@@ -68,17 +68,6 @@ async def test_a_search_finds_messages_wherever_they_are_kept(options: Any) -> N
 
 
 @pytest.mark.parametrize("archive", [None, "sqlite:///:memory:"])
-def test_what_was_just_remembered_is_found_and_what_was_forgotten_is_not(archive: Any) -> None:
-    agent = make_agent("agent", InMemorySaver(), archive=archive)
-    talk(agent.graph, on_thread(), turns(2))
-    thread = agent.memory.of(agent.graph, on_thread())
-    thread.remember(FACT)
-    assert [hit.kind for hit in thread.search("walnuts")] == ["observations"]
-    thread.forget("walnuts")
-    assert thread.search("walnuts") == []
-
-
-@pytest.mark.parametrize("archive", [None, "sqlite:///:memory:"])
 async def test_the_thread_of_another_user_is_refused(archive: Any) -> None:
     agent = make_agent("agent", InMemorySaver(), archive=archive)
     theirs = on_thread("b1", resource_id="bob")
@@ -193,34 +182,6 @@ def test_the_memory_of_a_subgraph_is_reached_by_its_namespace() -> None:
     assert thread.status()["threadId"] == "t"
     with pytest.raises(ConfigurationError, match="has no 'om'"):
         inner.memory.of(outer, on_thread()).remember(FACT)
-
-
-@pytest.mark.parametrize("is_async", [False, True])
-async def test_with_a_shared_log_other_threads_know_it_after_the_next_step(
-    *, is_async: bool
-) -> None:
-    agent = make_agent("agent", InMemorySaver(), scope="resource", archive="sqlite:///:memory:")
-
-    def config(name: str) -> Any:
-        return {"configurable": {"thread_id": name, "resource_id": "ana"}}
-
-    talk(agent.graph, config("one"), turns(1))
-    thread = agent.memory.of(agent.graph, config("one"))
-    await thread.aremember(FACT) if is_async else thread.remember(FACT)
-    agent.graph.invoke({"messages": [turn(1)]}, config("one"))
-    agent.graph.invoke({"messages": [turn(2)]}, config("two"))
-    assert FACT in log_of(agent.memory.of(agent.graph, config("two")))
-
-
-@pytest.mark.parametrize("is_async", [False, True])
-async def test_a_deleted_thread_is_blank(*, is_async: bool) -> None:
-    agent = make_agent("agent", InMemorySaver())
-    talk(agent.graph, on_thread(), turns(6))
-    thread = agent.memory.of(agent.graph, on_thread())
-    left = await thread.adelete() if is_async else thread.delete()
-    assert left == []
-    assert agent.graph.get_state(on_thread()).values == {}
-    assert thread.view().record["log"] == []
 
 
 # --- A run that is under way ---------------------------------------------------------------------

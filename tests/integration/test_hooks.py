@@ -9,9 +9,8 @@ import time
 from typing import Any
 
 import pytest
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 
-from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 from support.agents import (
     atalk,
     of_kind,
@@ -20,7 +19,6 @@ from support.agents import (
     record_of,
     remembering,
     scripted,
-    talk,
     turn,
     turns,
     uncovered,
@@ -68,26 +66,6 @@ def test_lifecycle_hooks_are_told_of_each_cycle_once(executor: str, is_async: bo
             assert about["observations"]
             assert about["observation_tokens"] > 0
             assert about["duration_ms"] >= 0
-
-
-def held_by(gate: threading.Event) -> ScriptedChatModel:
-    """A model whose Observer answers once the gate is open."""
-
-    def held(messages: list[BaseMessage]) -> str:
-        gate.wait()
-        return ExtractiveObserver().reply(messages)
-
-    return scripted(observer=held)
-
-
-def test_end_of_a_job_that_a_turn_waited_for_is_told_once(gate: threading.Event) -> None:
-    told: Told = []
-    agent = agent_with(listeners(told), "background", model=held_by(gate), deadline=20)
-    threading.Timer(0.3, gate.set).start()
-    parts = talk(agent.graph, CONFIG, turns(12))  # the job's messages are overdue before it ends
-    agent.memory.flush(60)
-    assert of_kind(parts, "buffering-end")
-    check_pairs(told)
 
 
 @pytest.mark.parametrize("executor", ["", *EXECUTORS])
@@ -144,35 +122,6 @@ def test_lifecycle_hook_changes_nothing(
     assert outcome(values(agent.graph, CONFIG)) == outcome(values(plain.graph, CONFIG))
     failed = [line for line in caplog.messages if "the hook `on_observation_start` failed" in line]
     assert bool(failed) == (nuisance in LOGGED)
-
-
-def test_no_line_of_the_log_steers_a_terminal(caplog: pytest.LogCaptureFixture) -> None:
-    steering = "\x1b]0;x\x07 \x9b31m \u202ertl\u2066"
-
-    def fails(*_: Any) -> None:
-        raise OSError(steering)
-
-    agent = agent_with({"on_observation_start": fails, "before_observation": fails})
-    with caplog.at_level(logging.WARNING, "langgraph_om"):
-        talk(agent.graph, on_thread(f"t {steering}"), turns(6))
-    assert "the hook `on_observation_start` failed: ]0;x 31m rtl" in caplog.text
-    assert "thread 't \\x1b]0;x" in caplog.text
-    assert "OSError: ]0;x 31m rtl" in caplog.text  # its traceback
-    assert not set(steering) & set(caplog.text) - set("]0;x 31mrtl")
-
-
-@pytest.mark.slow
-def test_hanging_lifecycle_hook_takes_no_time_from_the_observer(
-    gate: threading.Event, caplog: pytest.LogCaptureFixture
-) -> None:
-    plain = agent_with({}, deadline=4)
-    agent = agent_with(dict.fromkeys(LIFECYCLE, lambda _: gate.wait()), deadline=4)
-    expected = talk(plain.graph, CONFIG, turns(5))
-    with caplog.at_level(logging.WARNING, "langgraph_om"):
-        parts = talk(agent.graph, CONFIG, turns(5))
-    assert of_kind(parts, "observation-end")
-    assert without_times(parts) == without_times(expected)
-    assert "it did not return within 4 seconds" in caplog.text
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync hook", "async hook"])

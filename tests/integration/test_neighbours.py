@@ -15,10 +15,7 @@ from deepagents.backends.utils import create_file_data
 from langchain.agents import create_agent
 from langchain.agents.middleware import (
     AgentMiddleware,
-    ClearToolUsesEdit,
-    ContextEditingMiddleware,
     HumanInTheLoopMiddleware,
-    ModelFallbackMiddleware,
     PIIMiddleware,
     SummarizationMiddleware,
     TodoListMiddleware,
@@ -32,8 +29,7 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command, interrupt
 from pydantic import Field
 
-from langgraph_om import ObservationalMemory, add_observational_memory, create_memory_agent
-from langgraph_om.core.content.message_keys import CONTINUATION_ID
+from langgraph_om import add_observational_memory, create_memory_agent
 from langgraph_om.integrations.middleware import ObservationalMemoryMiddleware
 from langgraph_om.testing import ScriptedChatModel
 from support.agents import (
@@ -41,7 +37,6 @@ from support.agents import (
     Agent,
     Graph,
     PlainState,
-    actor,
     atalk,
     live_request,
     of_kind,
@@ -211,42 +206,6 @@ def test_interrupt_in_a_tool_repeats_no_work(door: str) -> None:
     assert remembers(agent)
 
 
-# --- Tools ---------------------------------------------------------------------------------------
-
-
-@every_door
-def test_tool_that_returns_a_command(door: str) -> None:
-    @tool
-    def note(text: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> Command[Any]:
-        """Write something down."""
-        done = ToolMessage(f"wrote {text}", tool_call_id=tool_call_id, id=f"{tool_call_id}-result")
-        return Command(update={"messages": [done]})
-
-    agent = through(door, [note], calling("note", count=3, text="quiet hotels near the river"))
-    talk(agent.graph, CONFIG, [please(number) for number in range(10)])
-    assert remembers(agent)
-    assert len(values(agent.graph, CONFIG)["messages"]) == 10 * 6
-
-
-@every_door
-def test_one_memory_in_an_agent_and_in_its_tool(door: str) -> None:
-    model = calling("consult")
-    shared: list[ObservationalMemory] = []
-
-    @tool
-    def consult() -> str:
-        """Ask a colleague."""
-        inner = create_memory_agent(scripted(), memory=shared[0])
-        return str(inner.invoke({"messages": turns(6, start=500)})["messages"][-1].text)
-
-    agent = through(door, [consult], model)
-    shared.append(agent.memory)
-    talk(agent.graph, CONFIG, [please(number) for number in range(9)])
-    assert remembers(agent)
-    covered = [ends for group in record_of(agent.graph, CONFIG)["log"] for ends in group["ranges"]]
-    assert covered[0][0] == "h0"
-
-
 # --- Lists, limits, redaction --------------------------------------------------------------------
 
 
@@ -275,33 +234,7 @@ def test_redaction_before_memory_is_a_redaction_for_the_observer(*, is_before: b
         assert nothing_lost(agent)
 
 
-def test_cleared_tool_results_were_observed_whole() -> None:
-    edit = ClearToolUsesEdit(trigger=100, keep=1, placeholder="[cleared]")
-    agent = beside(ContextEditingMiddleware(edits=[edit]), limits={"messages": 500, "log": 2000})
-    talk(agent.graph, CONFIG, turns(12, lookups=("2,1",)))
-    assert any("[cleared]" in m.text for prompt in agent.prompts() for m in prompt)
-    assert "[cleared]" not in observed_text(agent.model)
-    assert "[cleared]" not in str(values(agent.graph, CONFIG)["messages"])
-    assert remembers(agent)
-
-
 # --- What is asked of the model ------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("is_before", [True, False], ids=["before memory", "after memory"])
-def test_fallback_model_gets_the_same_projection(*, is_before: bool) -> None:
-    spare = scripted(actor=actor)
-    fallback = ModelFallbackMiddleware(spare)
-    model = scripted(actor=ConnectionError("away"))
-    agent = beside(
-        *([fallback] if is_before else []), model=model, after=[] if is_before else [fallback]
-    )
-    talk(agent.graph, CONFIG, turns(8, lookups=("", "1")))
-    tried = [call["messages"] for call in spare.calls]
-    assert agent.prompts() == tried
-    assert tried[-1][0].content != SYSTEM
-    assert tried[-1][1].id == CONTINUATION_ID
-    assert remembers(agent)
 
 
 class Impatient(AgentMiddleware[Any, Any, Any]):
@@ -388,12 +321,6 @@ def deep(
         **options,
     )
     return Agent(graph, memory, model, clock)
-
-
-def test_deep_agent_remembers() -> None:
-    agent = deep(scripted())
-    talk(agent.graph, CONFIG, turns(9, lookups=("", "2,1")))
-    assert remembers(agent)
 
 
 class Small(ScriptedChatModel):

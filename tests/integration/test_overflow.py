@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import openai
 import pytest
 from langchain.agents import create_agent
 from langchain_anthropic import ChatAnthropic
@@ -30,22 +29,11 @@ from support.wire_server import (
     ollama_says,
     openai_fails,
     openai_responds,
-    openai_says,
     serve,
 )
 
 # The client leaves its sockets to be collected.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
-
-SERVERS: dict[str, Reply] = {
-    "words": openai_fails(400, "This prompt has more tokens than the model can read."),
-    "a code": openai_fails(400, "Bad request", code="context_length_exceeded"),
-    "another language": openai_fails(400, "Demasiado texto para el contexto del modelo."),
-    "no JSON": Reply("<h1>413 Request Entity Too Large</h1>", 413),
-    "a validation": openai_fails(422, "inputs: at most 100 tokens"),
-    "a crash": openai_fails(500, "context size exceeded"),
-}
-"""How servers refuse a prompt, to a client of OpenAI's."""
 
 
 def claude(url: str) -> BaseChatModel:
@@ -159,17 +147,6 @@ WAYS = [("agent", False), ("middleware", True)]
 
 
 @pytest.mark.parametrize(
-    ("server", "door", "is_async"),
-    [(server, *WAYS[at % 2]) for at, server in enumerate(SERVERS)],
-)
-async def test_server_that_says_the_prompt_is_too_long_is_sent_a_shorter_one(
-    provider: Provider, server: str, door: str, *, is_async: bool
-) -> None:
-    provider.says(SERVERS[server], openai_says("ok"))
-    await check(provider, door, local(provider.url), is_async=is_async)
-
-
-@pytest.mark.parametrize(
     ("client", "door", "is_async"),
     [(client, *WAYS[at % 2]) for at, client in enumerate(CLIENTS)],
 )
@@ -179,11 +156,3 @@ async def test_clients_of_other_apis_raise_what_is_understood(
     make, fails, says = CLIENTS[client]
     provider.says(fails, says)
     await check(provider, door, make(provider.url), is_async=is_async)
-
-
-@pytest.mark.parametrize("door", ["agent", "middleware"])
-async def test_error_that_stays_is_the_servers(provider: Provider, door: str) -> None:
-    provider.says(openai_fails(400, "no such tool"))
-    with pytest.raises(openai.BadRequestError):
-        await ask(build(door, local(provider.url))[1], is_async=False)
-    assert len(provider.requests) <= 3

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import pytest
-from langchain_core.exceptions import ContextOverflowError
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
@@ -133,22 +132,6 @@ def test_an_answer_that_a_person_writes_is_archived_behind_one_of_the_actor(read
     assert archive.find("bye-answer", thread_id="t") is not None
 
 
-@both_ways
-async def test_a_prompt_that_is_refused_is_asked_again_with_less(
-    ready: Ready, *, is_async: bool
-) -> None:
-    refusal = ContextOverflowError("too long")
-    agent = ready(model=scripted(actor=failing(refusal)), **IDLE)
-    talk(agent.graph, CONFIG, turns(8))
-    parts, updates = await run(agent, {"messages": [NOW]}, is_async=is_async)
-    assert nodes_of(updates) == ["om_status", "agent"]
-    assert len(of_kind(parts, "view-trimmed")) == 1
-    assert len(of_kind(parts, "status")) == 1
-    first, second = agent.prompts()[-2:]
-    assert len(second) < len(first)
-    assert first[-1].text == second[-1].text == NOW.text
-
-
 # --- Where something is due ----------------------------------------------------------------------
 
 
@@ -229,17 +212,6 @@ async def test_a_run_that_failed_in_the_model_goes_on(
     assert agent.asked("observer") + agent.asked("reflector") == asked
     assert outcome(values(again.graph, CONFIG)) == undisturbed(ready, [*turns(6), NOW], **limits)
     assert nothing_lost(again)
-
-
-def test_a_message_after_a_run_that_failed_is_answered_and_nothing_is_lost(ready: Ready) -> None:
-    agent = ready(model=scripted(actor=failing(ConnectionError("down"))), **DUE)
-    talk(agent.graph, CONFIG, turns(3))
-    with pytest.raises(ConnectionError, match="down"):
-        say(agent.graph, CONFIG, NOW)
-    talk(agent.graph, CONFIG, turns(8, start=4))
-    assert record_of(agent.graph, CONFIG)["log"]
-    assert "now" in [message.id for message in values(agent.graph, CONFIG)["messages"]]
-    assert nothing_lost(agent)
 
 
 def test_a_job_that_began_before_the_model_failed_is_not_begun_again(ready: Ready) -> None:

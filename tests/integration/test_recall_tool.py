@@ -7,7 +7,6 @@ import logging
 import re
 from collections.abc import Sequence
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,8 +24,6 @@ from langgraph_om import (
     create_memory_agent,
 )
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.core.content.message_keys import hidden_id
-from langgraph_om.errors import ArchiveError
 from langgraph_om.memory import runner_of
 from support.agents import (
     DOORS,
@@ -36,7 +33,6 @@ from support.agents import (
     live_request,
     make_agent,
     on_thread,
-    record_of,
     refusals,
     say,
     scripted,
@@ -51,11 +47,9 @@ from support.recalling import (
     answers,
     embed,
     index_of,
-    meaning_index,
     recalled,
     recalling,
     system_text,
-    three_threads,
 )
 
 # --- Every door ----------------------------------------------------------------------------------
@@ -187,18 +181,6 @@ def test_what_a_model_writes_is_answered(
     assert expected in found if isinstance(found, str) else found == expected
 
 
-async def test_without_a_graph(well_read: Agent) -> None:
-    state = values(well_read.graph, on_thread())
-    memory = well_read.memory
-    answer = memory.recall(state, on_thread(), cursor="h0", limit=2)
-    assert (answer["count"], answer["cursor"]) == (2, "h0")
-    assert await memory.arecall(state, on_thread(), cursor="h0", limit=2) == answer
-    snapshot = well_read.graph.get_state(on_thread())
-    assert memory.recall(snapshot, on_thread(), cursor="h0", limit=2) == answer
-    alone = {"messages": state["messages"]}
-    assert memory.recall(alone, on_thread(), cursor="h0", limit=2)["count"] == 2
-
-
 # --- What the Actor is told ----------------------------------------------------------------------
 
 
@@ -234,93 +216,7 @@ def test_a_model_without_tools_goes_without_recall(
     assert [each.levelname for each in warned] == ["WARNING"]
 
 
-def test_each_group_ends_with_the_ids_it_was_written_from() -> None:
-    agent = recalling(log=100_000)
-    talk(agent.graph, on_thread(), turns(20))
-    log = record_of(agent.graph, on_thread())["log"]
-    assert len(log) > 2
-    ranges = [tuple(group["ranges"][0]) for group in log]
-    assert RANGE.findall(system_text(agent.prompts()[-1])) == ranges
-
-
-def test_observer_and_reflector_see_no_ranges() -> None:
-    agent = recalling()
-    talk(agent.graph, on_thread(), turns(25))
-    asked = [call for call in agent.model.calls if call["role"] != "actor"]
-    assert {call["role"] for call in asked} == {"observer", "reflector"}
-    assert not any("_range" in str(message.content) for c in asked for message in c["messages"])
-
-
-def test_the_prompt_keeps_its_prefix_while_memory_does_not_change() -> None:
-    agent = recalling(log=100_000)
-    talk(agent.graph, on_thread(), turns(14, lookups=("", "2,1")))
-    kept = moved = 0
-    for before, after in zip(agent.prompts(), agent.prompts()[1:], strict=False):
-        older, newer = before[0].content, after[0].content
-        if older == newer:
-            kept += 1
-            assert after[: len(before)] == before
-        elif isinstance(older, list):
-            moved += 1  # observed since: what was told is told in the same words
-            groups = [part for part in older if RANGE.search(str(part["text"]))]
-            assert [part for part in newer if part in groups] == groups
-    assert kept > 5
-    assert moved > 1
-
-
 # --- With an archive -----------------------------------------------------------------------------
-
-
-FORBIDDEN: list[dict[str, Any]] = [
-    {"thread_id": "bobs"},
-    {"thread_id": "bobs", "page": -1},
-    {"thread_id": "bobs", "cursor": "bobs-secret"},
-    {"thread_id": hidden_id("bobs")},
-    {"cursor": "bobs-secret"},
-    {"cursor": "bobs-secret", "part_index": 0},
-    {"cursor": "bobs-secret", "detail": "high"},
-    {"cursor": "bobs-secret:h20"},
-    {"cursor": "h20", "page": -1},
-    {"thread_id": "trip", "cursor": "bobs-secret"},
-    {"mode": "threads", "before": "2999-01-01"},
-    {"mode": "threads", "after": "1999-01-01"},
-    {"mode": "search", "query": "door code of the flat in Bergen, trip 20"},
-]
-
-
-@pytest.mark.parametrize("hides_ids", [False, True])
-def test_nobody_reaches_another_resource(hides_ids: bool, tmp_path: Path) -> None:  # noqa: FBT001
-    store = InMemoryStore(index=index_of())
-    with closing(SQLAlchemyArchive(f"sqlite:///{tmp_path / 'archive.db'}")) as archive:
-        agent = three_threads(
-            archive, store=store, retrieval={"vector": True}, obscure_thread_ids=hides_ids
-        )
-        assert agent.memory.flush(60)
-        state = values(agent.graph, on_thread("trip"))
-        for user, thread in (("ana", "trip"), ("eve", "evil"), (None, "evil"), ("", "evil")):
-            config = on_thread(thread, **({} if user is None else {"resource_id": user}))
-            own = state if thread == "trip" else {"messages": []}
-            for arguments in FORBIDDEN:
-                answer = agent.memory.recall(own, config, store=store, **arguments)
-                unknown = arguments_of_nobody(arguments)
-                none = agent.memory.recall(own, config, store=store, **unknown)
-                assert answer.keys() == none.keys()
-                shown = json.dumps({k: v for k, v in answer.items() if k not in {"error", "hint"}})
-                assert "trip number 20" not in shown
-                assert "bobs" not in shown
-                assert hidden_id("bobs") not in shown
-                if user != "ana":
-                    assert "4711" not in shown
-
-
-def arguments_of_nobody(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The same call about what does not exist."""
-    names = {"bobs": "nobodys", "bobs-secret": "no-secret", "h20": "h99"}
-    names |= {hidden_id("bobs"): hidden_id("nobodys"), "bobs-secret:h20": "no-secret:h99"}
-    return {
-        key: names.get(value, value) if isinstance(value, str) else value
-        for key, value in arguments.items()
-    }
 
 
 def test_messages_that_left_the_checkpoint_are_read_from_the_archive() -> None:
@@ -334,20 +230,6 @@ def test_messages_that_left_the_checkpoint_are_read_from_the_archive() -> None:
     assert turn(0).text[:60] in answer["messages"]
     assert (answer["has_prev_page"], answer["has_next_page"]) == (False, True)
     assert newest["has_prev_page"] is True
-
-
-def test_an_archive_that_fails_is_answered(caplog: pytest.LogCaptureFixture) -> None:
-    class Broken(SQLAlchemyArchive):
-        def messages(self, *_: Any, **__: Any) -> Any:
-            msg = "the disk is full"
-            raise ArchiveError(msg)
-
-    with closing(Broken("sqlite://")) as archive:
-        agent = recalling(archive=archive)
-        with caplog.at_level(logging.WARNING, "langgraph_om"):
-            answer = recalled(agent, "t", "ana")
-    assert "can not be read at the moment" in answer["error"]
-    assert "the disk is full" in caplog.text
 
 
 # --- Search --------------------------------------------------------------------------------------
@@ -375,23 +257,3 @@ def test_a_turn_does_not_wait_for_a_failing_embedding_which_is_tried_again(
     talk(agent.graph, on_thread(), turns(1, start=9))
     assert agent.memory.flush(60)
     assert "walnuts" in recalled(agent, mode="search", query="walnuts")["results"]
-
-
-def test_what_was_deleted_is_not_found() -> None:
-    store = InMemoryStore(index=index_of())
-    agent = recalling(store=store, retrieval={"vector": True})
-    for user, thread in (("ana", "a1"), ("ana", "a2"), ("anab", "b1"), (None, "n1")):
-        config = on_thread(thread, **({"resource_id": user} if user else {}))
-        talk(agent.graph, config, [WALNUTS, *turns(5)])
-    assert agent.memory.flush(60)
-
-    def threads_left() -> set[str]:
-        return {item.value["thread_id"] for item in store.search(("langgraph_om",), limit=1000)}
-
-    index = meaning_index()
-    assert threads_left() == {"a1", "a2", "b1", "n1"}
-    index.delete_thread("a1", "ana", store)
-    assert threads_left() == {"a2", "b1", "n1"}
-    index.delete_thread("n1", None, store)
-    index.delete_resource("ana", ["a2"], store)
-    assert threads_left() == {"b1"}

@@ -144,20 +144,6 @@ async def test_a_thread_goes_on_in_any_words(refusal: str, door: str, *, is_asyn
 
 
 @doors
-async def test_a_log_that_is_too_long_is_refused_a_few_times_and_no_more(door: str) -> None:
-    refused: list[int] = []
-
-    def answer(messages: list[BaseMessage]) -> Any:
-        size = count_messages(COUNTER, messages)
-        refused.extend([size] if size > 1000 else [])
-        return StatusError(400, "refusé") if size > 1000 else AIMessage("ok")
-
-    _, graph = build(door, actor(answer, []))
-    assert await talk(graph, 30, is_async=False) == ["ok"] * 30
-    assert 1 <= len(refused) <= 8
-
-
-@doors
 async def test_a_server_that_takes_only_texts_is_asked_with_texts(door: str) -> None:
     sent: list[list[BaseMessage]] = []
     refused: list[int] = []

@@ -71,17 +71,6 @@ def test_a_log_is_condensed_on_request_however_small(door: str) -> None:
     assert uncovered(agent.memory, values(agent.graph, on_thread())) == []
 
 
-def test_a_second_time_nothing_is_asked_or_written() -> None:
-    agent = make_agent("agent", InMemorySaver())
-    say(agent.graph, on_thread(), turn(1))
-    agent.memory.of(agent.graph, on_thread()).observe()
-    asked = agent.asked("observer")
-    written = len(list(agent.graph.get_state_history(on_thread())))
-    agent.memory.of(agent.graph, on_thread()).observe()
-    assert agent.asked("observer") == asked
-    assert len(list(agent.graph.get_state_history(on_thread()))) == written
-
-
 def test_what_was_made_ahead_is_put_into_the_log_and_not_asked_for_again() -> None:
     agent = make_agent(
         "agent", InMemorySaver(), buffering=BackgroundBuffering(), observation={"buffer_tokens": 80}
@@ -128,16 +117,6 @@ def test_a_session_ends_after_a_person_changed_the_log(door: str, work: str) -> 
     archive: Any = agent.memory.archive
     archived = [each.key for each in archive.messages("t", limit=99)]
     assert archived.count("h1") == archived.count("h9") == 1
-
-
-@pytest.mark.parametrize("switch", [{"om_enabled": False}, {"om_read_only": True}])
-def test_with_memory_switched_off_nothing_is_done(switch: dict[str, bool]) -> None:
-    agent = make_agent("agent", InMemorySaver())
-    say(agent.graph, on_thread(), turn(1))
-    before = values(agent.graph, on_thread())["om"]
-    agent.memory.of(agent.graph, on_thread(**switch)).observe()
-    assert values(agent.graph, on_thread())["om"] == before
-    assert agent.asked("observer") == 0
 
 
 def test_a_thread_in_the_middle_of_a_run_is_refused() -> None:

@@ -6,8 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
-from langchain_core.runnables import RunnableConfig
+from langchain_core.messages import AIMessage, BaseMessage
 
 from langgraph_om import (
     MemoryRecord,
@@ -77,17 +76,6 @@ def test_what_is_given_is_left_as_it_was() -> None:
     assert again == first
 
 
-def test_system_messages_of_the_list_stay_in_front() -> None:
-    memory = remembering(scripted(), Clock(), **LIMITS)
-    result = memory.step(None, [SystemMessage("Be brief."), *turns(8)], thread_id="t")
-    assert len(of_kind(result.events, "observation-end")) > 0
-    content: Any = result.messages[0].content
-    assert content[0]["text"] == "Be brief."
-    assert [m.type for m in result.messages].count("system") == 1
-    observed = [group["ranges"] for group in result.record["log"]]
-    assert observed[0][0][0] == "h0"
-
-
 # --- final=True ----------------------------------------------------------------------------------
 
 
@@ -104,15 +92,6 @@ def test_final_step_observes_nothing() -> None:
 
 
 # --- Switches and configuration ------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("config", [None, {"configurable": {"om_enabled": False}}])
-def test_switched_off(config: RunnableConfig | None) -> None:
-    model = scripted()
-    memory = remembering(model, Clock(), enabled=config is not None, **LIMITS)
-    result = memory.step(None, turns(8), thread_id="t", config=config)
-    assert result.messages == turns(8)
-    assert (result.events, result.aborted, model.calls) == ([], False, [])
 
 
 @pytest.mark.parametrize("arguments", ['{"q": "broken', "[1]", '"text"'])

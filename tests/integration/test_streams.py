@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from itertools import pairwise
 from typing import Any
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages import AIMessageChunk, BaseMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.constants import TAG_NOSTREAM
 from syrupy.assertion import SnapshotAssertion
 
-from langgraph_om import EstimatingCounter
 from support.agents import (
     Agent,
     Graph,
     make_agent,
-    of_kind,
     on_thread,
-    record_of,
-    say,
     scripted,
     talk,
     turn,
@@ -84,19 +79,6 @@ async def test_messages_are_the_actors_alone(door: str, run: Run) -> None:
     assert not [m.text for m, _ in items if any(secret in m.text for secret in SECRETS)]
 
 
-@pytest.mark.parametrize("door", ["plain", "agent"])
-@both_ways
-async def test_updates_show_each_memory_node(door: str, run: Run) -> None:
-    agent = ready(door)
-    nodes = [name async for update in run(agent.graph, "updates") for name in update]
-    following = set(pairwise(nodes))
-    assert nodes.count("agent") == 3
-    assert following >= {("om_observe", "om_status"), ("om_reflect", "om_status")}
-    before_agent = {before for before, after in following if after == "agent"}
-    assert nodes[0] == "om_status"
-    assert before_agent == {"om_status"}
-
-
 # --- astream_events ------------------------------------------------------------------------------
 
 
@@ -156,33 +138,6 @@ async def test_own_callbacks_see_every_call(door: str, run: Run) -> None:
 
 
 # --- The parts, field by field -------------------------------------------------------------------
-
-
-def test_status_counts_the_window_that_the_actor_gets() -> None:
-    agent = make_agent("agent", InMemorySaver(), messages=5000)
-    counter = EstimatingCounter()
-    sizes = []
-    for message in turns(3):
-        (status,) = of_kind(say(agent.graph, CONFIG, message), "status")
-        shown = agent.prompts()[-1][1:]
-        sizes.append(
-            status["windows"]["active"]["messages"]["tokens"]
-            - sum(map(counter.count_message, shown))
-        )
-    assert len(set(sizes)) == 1  # the overhead of a conversation
-    assert 0 <= sizes[0] < 50
-
-
-def test_partial_answer_is_shown_but_not_kept() -> None:
-    half = AIMessage(
-        "<observations>\nDate: Mar 2, 2026\n* 🔴 (09:00) User goes to Lisb",
-        response_metadata={"finish_reason": "length"},
-    )
-    agent = make_agent("agent", InMemorySaver(), model=scripted(observer=half))
-    parts = talk(agent.graph, CONFIG, turns(8))
-    assert of_kind(parts, "observation-end") == []
-    assert len(of_kind(parts, "observation-failed")) > 0
-    assert record_of(agent.graph, CONFIG)["log"] == []
 
 
 def test_whole_conversation_part_by_part(snapshot: SnapshotAssertion) -> None:

@@ -31,8 +31,6 @@ from support.agents import (
 )
 from support.clock import Clock
 
-HAND_MADE = tuple(SCHEMAS)
-
 
 def empty_memory(**options: Any) -> Any:
     return remembering(scripted(), Clock(), **options)
@@ -61,24 +59,6 @@ def test_memory_ends_where_the_caller_says() -> None:
 
 
 # --- The schemas ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("schema", HAND_MADE)
-def test_agent_node_sees_its_own_kind_of_state_and_memory(schema: str) -> None:
-    seen: list[Any] = []
-    builder = StateGraph(SCHEMAS[schema])
-
-    def agent(state: Any) -> dict[str, Any]:
-        seen.append(state)
-        return {"messages": [("ai", "hello")]}
-
-    builder.add_node("agent", agent)
-    builder.add_edge(START, add_observational_memory(builder, empty_memory()))
-    builder.compile().invoke({"messages": [turn(0)]}, on_thread())
-    (state,) = seen
-    is_mapping = isinstance(state, dict)
-    assert is_mapping or isinstance(state, SCHEMAS[schema])
-    assert (state["om"] if is_mapping else state.om)["turn"]["request"] == "h0"
 
 
 def test_conversation_under_another_key() -> None:

@@ -28,39 +28,8 @@ from support.hooks import (
     CONFIG,
     EXECUTORS,
     agent_with,
-    check_pairs,
     converse,
 )
-
-# --- on_debug_event ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("executor", ["", *EXECUTORS])
-def test_debug_callback_is_told_of_each_event(executor: str) -> None:
-    events: list[dict[str, Any]] = []
-    agent = agent_with({}, executor, log=130, on_debug_event=events.append)
-    parts = converse(agent, 16)
-    assert {event["type"] for event in events} == {
-        *("observation_triggered", "observation_complete"),
-        *("reflection_triggered", "reflection_complete", "step_progress"),
-    }
-    check_pairs(
-        [
-            (
-                f"on_{event['operation']}_{'start' if 'triggered' in event['type'] else 'end'}",
-                {key: value for key, value in event.items() if key != "type"},
-            )
-            for event in events
-            if event["type"] != "step_progress"
-        ]
-    )
-    steps = [event for event in events if event["type"] == "step_progress"]
-    statuses = of_kind(parts, "status")
-    assert [step["step_number"] for step in steps] == [data["stepNumber"] for data in statuses]
-    assert [step["windows"]["active"] for step in steps] == [
-        data["windows"]["active"] for data in statuses
-    ]
-
 
 # --- Traces --------------------------------------------------------------------------------------
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import threading
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -16,15 +15,9 @@ from langchain_core.messages import BaseMessage
 from support.agents import (
     Agent,
     Part,
-    asay,
-    atalk,
     of_kind,
     record_of,
-    say,
     scripted,
-    talk,
-    turn,
-    turns,
     values,
 )
 from support.hooks import (
@@ -246,36 +239,3 @@ def test_failed_transform_fails_the_cycle_and_loses_nothing(
     assert f"`{name}`" in caplog.text
     if said == "failed: KeyError":
         assert "KeyError: 'Ana'" in caplog.text
-
-
-def test_hanging_transform_fails_the_cycle_at_the_deadline(gate: threading.Event) -> None:
-    agent = agent_with({"before_observation": lambda *_: gate.wait()}, deadline=0.3)
-    talk(agent.graph, CONFIG, turns(4))
-    parts = say(agent.graph, CONFIG, turn(4))
-    (failed,) = of_kind(parts, "observation-failed")
-    assert "`before_observation` failed: it did not return within the deadline" in failed["error"]
-    assert agent.asked("observer") == 0
-
-
-# --- Sync and async, in and outside of a loop ----------------------------------------------------
-
-
-async def test_blocking_transform_does_not_block_the_loop() -> None:
-    ticked = threading.Event()
-
-    def slow(messages: list[BaseMessage], _: Any) -> list[BaseMessage]:
-        ticked.clear()
-        assert ticked.wait(60), "the loop goes on"
-        return messages
-
-    async def tick() -> None:
-        while True:
-            ticked.set()
-            await asyncio.sleep(0.01)
-
-    agent = agent_with({"before_observation": slow})
-    await atalk(agent.graph, CONFIG, turns(4))
-    ticking = asyncio.create_task(tick())
-    await asay(agent.graph, CONFIG, turn(4))
-    ticking.cancel()
-    assert agent.asked("observer") == 1

@@ -110,16 +110,6 @@ def test_a_window_that_nobody_tells_is_learned_from_the_first_refusal() -> None:
     assert memory.actor_window is None  # what one thread has learned holds for no other
 
 
-@pytest.mark.parametrize("retrieval", [False, True])
-def test_a_message_larger_than_the_window_is_previewed_at_once(*, retrieval: bool) -> None:
-    actor = Actor(8192)
-    _, graph = build("agent", actor, retrieval=retrieval)
-    talk(graph, 2)
-    talk(graph, 1, ROWS)
-    talk(graph, 2)
-    assert actor.refused == 0
-
-
 @pytest.mark.parametrize("who", ["profile", "option"])
 def test_tools_and_the_agents_own_prompt_take_of_the_room(who: str) -> None:
     def build_with(prompt: str) -> int:

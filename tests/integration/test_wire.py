@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -20,13 +19,11 @@ from support.wire_server import (
     Request,
     gemini_fails,
     gemini_says,
-    gemini_streams,
     google,
     openai,
     openai_fails,
     openai_responds,
     openai_says,
-    openai_streams,
     reach,
     serve,
 )
@@ -238,129 +235,6 @@ async def test_of_blocks_only_the_text_is_read(
     text = noted(await observe(remembering(make(provider, **options))))[0]
     assert text.endswith("* 🔴 (09:00) User goes to Lisbon with Ana")
     assert "think" not in text
-
-
-EMPTY_BLOCKED = Reply({"promptFeedback": {"blockReason": "SAFETY"}})
-
-
-USELESS = [
-    pytest.param(openai, {}, openai_says(NOTED, "length"), "cut_off", id="openai: length"),
-    pytest.param(openai, {}, openai_says("", "length"), "", id="openai: all of it thoughts"),
-    pytest.param(openai, {}, openai_says(NOTED[:50], "content_filter"), "cut_off", id="filter"),
-    pytest.param(openai, {}, openai_says(None, refusal="I can not."), "refused", id="refusal"),
-    pytest.param(openai, {}, openai_says(None), "empty", id="openai: no content"),
-    pytest.param(
-        openai, {"streaming": True}, openai_streams(NOTED, finish="length"), "cut_off", id="stream"
-    ),
-    pytest.param(
-        openai,
-        {"use_responses_api": True},
-        openai_responds(NOTED, status="incomplete", reason="max_output_tokens"),
-        "cut_off",
-        id="openai: incomplete",
-    ),
-    pytest.param(openai, {"use_responses_api": True}, openai_responds(), "empty", id="thoughts"),
-    pytest.param(google, {}, gemini_says(NOTED, finish="MAX_TOKENS"), "cut_off", id="MAX_TOKENS"),
-    pytest.param(google, {}, gemini_says(NOTED, finish="SAFETY"), "cut_off", id="SAFETY"),
-    pytest.param(google, {}, gemini_says(finish="RECITATION"), "", id="RECITATION"),
-    pytest.param(google, {}, EMPTY_BLOCKED, "empty", id="blocked"),
-    pytest.param(google, {}, Reply({"candidates": []}), "empty", id="google: no candidates"),
-    pytest.param(
-        google, {}, gemini_says({"text": "Hm.", "thought": True}), "empty", id="google: thoughts"
-    ),
-    pytest.param(
-        google,
-        {"streaming": True},
-        gemini_streams(NOTED[:50], NOTED[50:], finish="MAX_TOKENS"),
-        "cut_off",
-        id="google: stream",
-    ),
-]
-
-
-@pytest.mark.parametrize(("make", "options", "reply", "said"), USELESS)
-async def test_a_useless_answer_commits_nothing(
-    provider: Provider, make: Maker, options: Any, reply: Reply, said: str
-) -> None:
-    provider.says(reply)
-    error = failure(await observe(remembering(make(provider, **options))))
-    assert said in error
-    # The Observer is asked once more for the form, but not where it refused.
-    assert len(provider.requests) == (1 if said == "refused" else 2)
-
-
-# --- Retries -------------------------------------------------------------------------------------
-
-
-@both_ways
-@pytest.mark.parametrize(
-    ("name", "bad", "good"),
-    [
-        (OPENAI, openai_fails(503, "Oops."), openai_says(NOTED)),
-        (OPENAI, openai_fails(429, "Slow.", headers={"retry-after": "0.1"}), openai_says(NOTED)),
-        (OPENAI, openai_fails(408, "Late."), openai_says(NOTED)),
-        (GOOGLE, gemini_fails(503, "Overloaded.", "UNAVAILABLE"), gemini_says(NOTED)),
-        (
-            GOOGLE,
-            gemini_fails(429, "Quota.", "RESOURCE_EXHAUSTED", {"retryDelay": "0.1s"}),
-            gemini_says(NOTED),
-        ),
-    ],
-)
-async def test_a_transient_failure_is_tried_again(
-    provider: Provider, name: str, bad: Reply, good: Reply, *, is_async: bool
-) -> None:
-    provider.says(bad, good)
-    assert noted(await observe(remembering(name), is_async=is_async))
-    assert len(provider.requests) == 2
-    assert provider.requests[0].body == provider.requests[1].body
-
-
-@pytest.mark.parametrize(
-    ("name", "reply", "said"),
-    [
-        ("openai/own", openai_fails(400, "Bad."), "Bad."),
-        (OPENAI, openai_fails(401, "No such key."), "No such key."),
-        (OPENAI, openai_fails(403, "Not you."), "Not you."),
-        ("openai/own", openai_fails(404, "No such model."), "No such model."),
-        (OPENAI, openai_fails(429, "Pay first.", code="insufficient_quota"), "Pay first."),
-        (OPENAI, openai_fails(429, "Slow.", headers={"retry-after": "60"}), "Slow."),
-        (GOOGLE, gemini_fails(403, "Not you.", "PERMISSION_DENIED"), "Not you."),
-        (
-            GOOGLE,
-            gemini_fails(429, "Quota.", "RESOURCE_EXHAUSTED", {"retryDelay": "60s"}),
-            "Quota.",
-        ),
-    ],
-)
-async def test_what_no_retry_mends_fails_at_once(
-    provider: Provider, monkeypatch: pytest.MonkeyPatch, name: str, reply: Reply, said: str
-) -> None:
-    provider.says(reply)
-    pauses: list[float] = []
-    sleep = time.sleep
-
-    def noting(seconds: float) -> None:
-        pauses.append(seconds)
-        sleep(seconds)
-
-    monkeypatch.setattr(time, "sleep", noting)
-    assert said in failure(await observe(remembering(name)))
-    assert max(pauses, default=0.0) < 1
-    assert len(provider.requests) == 1
-
-
-# --- Fallbacks -----------------------------------------------------------------------------------
-
-
-@both_ways
-async def test_the_next_model_answers_when_the_first_does_not(
-    provider: Provider, *, is_async: bool
-) -> None:
-    provider.says(openai_fails(404, "No such model."), gemini_says(NOTED))
-    result = await observe(remembering(["openai/gone", GOOGLE]), is_async=is_async)
-    assert "Lisbon with Ana" in noted(result)[0]
-    assert [of_any_version(request.path) for request in provider.requests] == [CHAT, GEMINI]
 
 
 # --- Settings that a model refuses ---------------------------------------------------------------

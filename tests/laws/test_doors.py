@@ -106,8 +106,9 @@ def hold_each(test: Callable[..., None]) -> Callable[..., None]:
     return test
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize(
+    ("door", "mode"), [(door, ("sync", "async")[at % 2]) for at, door in enumerate(DOORS)]
+)
 @hypothesis_settings(
     deadline=None, max_examples=EXAMPLES or 1, phases=[*Phase] if EXAMPLES else [Phase.explicit]
 )

@@ -181,7 +181,7 @@ def check_the_rest_is_as_it_was(
         assert Counter(filled_lines(after["text"])) <= Counter(filled_lines(said))
 
 
-@examples(150)
+@examples(100)
 @given(cases())
 def test_a_reflection_by_edits_invents_nothing_and_keeps_the_rest(
     case: tuple[list[Group], list[Item], str],

@@ -48,7 +48,7 @@ talks = st.lists(st.integers(1, 40), min_size=6, max_size=9)
 """How many words a user says in each turn."""
 
 
-@examples(60)
+@examples(16)
 @given(answers, talks)
 @example(["<observations>(none)</observations>"], [30] * 8)
 @example([ProviderError("prompt is too long: 99999 tokens > 9 maximum", 400), None], [30] * 8)

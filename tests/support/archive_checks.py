@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 from uuid import uuid4
 
 from langchain_core.messages import HumanMessage
 
-from langgraph_om.errors import ConfigurationError
 from support.archive_message_checks import (
     MESSAGE_CHECKS,
     SEARCH_CHECKS,
@@ -410,125 +408,7 @@ def what_was_deleted_stays_known_by_its_id(archive: Any, name: str) -> None:
     expect(archive.deletions(None, [absent]), {("thread", absent): 1}, "of what was not there")
 
 
-def a_moved_thread_is_the_new_resources_alone(archive: Any, name: str) -> None:
-    """A moved thread is found, listed and written by its new resource, and by no other."""
-    r, s, thread = f"{name} r", f"{name} s", f"{name} 1"
-    for each in (thread, f"{name} 2"):
-        _fill(archive, name, each, r)
-    inner = f"{thread} inner"
-    archive.append(inner, r, make_entries("a"), after=None, now=at(0), parent=thread)
-    for _ in range(2):
-        archive.move_thread(thread, r, s)
-    expect([each.id for each in archive.threads(r)[0]], [f"{name} 2"], "the former one's threads")
-    expect([each.id for each in archive.threads(s)[0]], [thread], "the new one's")
-    expect(archive.thread(inner).resource_id, s, "whose a thread is that runs within it")
-    expect(list_keys(archive, thread), ["a", "B"], "its messages")
-    for owner, count in ((r, 1), (s, 1)):
-        expect(len(archive.groups(resource_id=owner)), count, f"groups of {owner}")
-    expect(archive.find("a", thread_id=thread, resource_id=r), None, "a message, for the former")
-    expect_that(archive.find("a", thread_id=thread, resource_id=s) is not None, "for the new one")
-    expect(archive.job(f"{thread} j"), None, "its job")
-    expect_not(archive.finish(f"{thread} j", "me", {}), "the end of its job")
-    expect(archive.job(f"{name} 2 j").state, "running", "the job of another thread")
-    late, group = make_entries("c"), [{"id": "g2", "text": "told"}]
-    for refused in (
-        lambda: archive.append(thread, r, late, after="B", now=at(1)),
-        lambda: archive.add_groups(thread, r, group, at(1)),
-        lambda: archive.move_thread(thread, r, f"{name} t"),
-    ):
-        expect_refusal(refused, thread, secret=s)
-    expect_refusal(lambda: archive.move_thread(f"{name} 9", r, s), f"{name} 9")
-    archive.append(thread, s, make_entries("c"), after="B", now=at(1))
-    expect(list_keys(archive, thread), ["a", "B", "c"], "its messages later")
-
-
-def a_shared_log_is_not_parted(archive: Any, name: str) -> None:
-    """A thread is not moved from or to a resource that has a log of its own."""
-    r, s, thread = f"{name} r", f"{name} s", f"{name} 1"
-    _fill(archive, name, thread, r)
-    archive.commit_record(s, {"generation": 0}, expected=0, now=at(0))
-    expect_refusal(lambda: archive.move_thread(thread, r, s), thread, s)
-    archive.commit_record(r, {"generation": 0}, expected=0, now=at(0))
-    expect_refusal(lambda: archive.move_thread(thread, r, f"{name} t"), thread, r)
-    expect(archive.thread(thread).resource_id, r, "whose the thread is")
-
-
 # --- Several threads at once ---------------------------------------------------------------------
-
-_WORKERS = 4
-_ROUNDS = 5
-
-
-def _run_together(work: Callable[[int], object]) -> list[Any]:
-    with ThreadPoolExecutor(_WORKERS) as pool:
-        return list(pool.map(work, range(_WORKERS)))
-
-
-def workers_do_not_lose_each_others_work(archive: Any, name: str) -> None:
-    """Threads that write at once lose no commit, no message and no claim."""
-
-    def count_up(_: int) -> None:
-        for _ in range(_ROUNDS):
-            while True:
-                record, revision = archive.load_record(name)
-                value = {"generation": 0, "count": (record or {"count": 0})["count"] + 1}
-                if archive.commit_record(name, value, expected=revision, now=at(0)):
-                    break
-
-    def say(worker: int) -> None:
-        for i in range(_ROUNDS):
-            archive.append(name, None, make_entries(f"{worker} {i}"), after="unknown", now=at(i))
-
-    _run_together(count_up)
-    total = _WORKERS * _ROUNDS
-    expect(archive.load_record(name)[0]["count"], total, "increments by several threads")
-    _run_together(say)
-    found = archive.messages(name, limit=total + 1)
-    expect([row.position for row in found], list(range(total)), "positions of their messages")
-    expect(len({row.key for row in found}), total, "their messages")
-    claims = _run_together(lambda worker: _claim(archive, name, f"owner {worker}"))
-    expect(sorted(claims), ["mine", *["taken"] * (_WORKERS - 1)], "claims of several threads")
-
-
-def a_move_meets_those_who_write(archive: Any, name: str) -> None:
-    """What is written beside a move is all the new resource's, or refused."""
-    r, s = f"{name} r", f"{name} s"
-    archive.append(name, r, make_entries("first word"), after=None, now=at(0))
-
-    def write(worker: int) -> list[str]:
-        if worker == 0:
-            time.sleep(_ROUNDS * 0.005)
-            archive.move_thread(name, r, s)
-            return []
-        kept: list[str] = []
-        for i in range(50 * _ROUNDS):
-            key = f"{worker} {i} word"
-            try:
-                archive.append(name, r, make_entries(key), after="unknown", now=at(i))
-                archive.add_groups(name, r, [{"id": key, "text": f"{key} seen"}], at(i))
-            except ConfigurationError:
-                break
-            kept.append(key)
-        return kept
-
-    kept = [key for keys in _run_together(write) for key in keys]
-    expect(archive.thread(name).resource_id, s, "whose the thread is")
-    found = {row.key for row in archive.messages(name, limit=1000)}
-    expect_that(found >= {*kept, "first word"}, "all that was not refused")
-    expect(archive.groups(resource_id=r, limit=1000), [], "groups of the former resource")
-    expect_that(len(archive.groups(resource_id=s, limit=1000)) >= len(kept), "those of the new one")
-    if hasattr(archive, "search"):
-        found_by_r = archive.search("word", resource_id=r, limit=1000)
-        expect(found_by_r, [], "what the former resource finds")
-
-
-def uses_of_a_store_stay_known(archive: Any, name: str) -> None:
-    """All uses of a store stay known, whatever is deleted."""
-    archive.append(name, name, make_entries("a"), after=None, now=at(1))
-    for use in (name, f"{name}-2", name):
-        archive.note_store(use)
-    archive.delete_resource(name)
-    expect_that(archive.noted_stores() >= {name, f"{name}-2"}, "uses of a store")
 
 
 WORK_CHECKS = (
@@ -541,11 +421,6 @@ WORK_CHECKS = (
     deleting_a_thread_leaves_nothing_of_it,
     deleting_a_resource_leaves_nothing_of_it,
     what_was_deleted_stays_known_by_its_id,
-    workers_do_not_lose_each_others_work,
-    a_moved_thread_is_the_new_resources_alone,
-    a_shared_log_is_not_parted,
-    a_move_meets_those_who_write,
-    uses_of_a_store_stay_known,
 )
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from functools import wraps
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langgraph_om.errors import ArchiveLacksError, ConfigurationError
 
@@ -73,15 +73,6 @@ def expect_branch(archive: Any, thread: str, keys: Iterable[str], what: str) -> 
 
 
 # --- Messages ------------------------------------------------------------------------------------
-
-
-def setup_may_be_done_again(archive: Any, name: str) -> None:
-    """`setup` is harmless when repeated, and an unknown thread is empty, not an error."""
-    archive.setup()
-    archive.setup()
-    expect(archive.thread(name), None, "a thread that was never written")
-    expect(archive.messages(name, limit=5), [], "its messages")
-    expect(archive.last_position(name), None, "its last position")
 
 
 def pages_of_a_conversation(archive: Any, name: str) -> None:
@@ -165,25 +156,6 @@ def expect_lack(act: Callable[[], object], what: str) -> None:
     raise AssertionError(msg)
 
 
-def times_are_kept(archive: Any, name: str) -> None:
-    """A message keeps the time that it came with; without one it has none."""
-    archive.append(name, None, make_entries("a", "b"), after=None, now=at(5), times={"a": at(0)})
-    expect([row.at for row in archive.messages(name, limit=9)], [at(0), None], "times")
-    naive = START.replace(tzinfo=None)
-    later = {"a": at(9), "b": at(1).astimezone(timezone(timedelta(hours=9)))}
-    archive.append(name, None, make_entries("a", "b"), after=None, now=at(6), times=later)
-    expect([row.at for row in archive.messages(name, limit=9)], [at(0), None], "times told later")
-    expect(archive.thread(name).updated, at(5), "the time of the last news")
-    archive.append(name, None, [("a", HumanMessage("edit"), True)], after=None, now=at(7))
-    expect(archive.find("a", thread_id=name).at, at(0), "the time of an edited message")
-    expect_refusal(
-        lambda: archive.append(
-            name, None, make_entries("c"), after="b", now=at(8), times={"c": naive}
-        ),
-        "`times`",
-    )
-
-
 def forks_are_kept_and_can_be_returned_to(archive: Any, name: str) -> None:
     """What left the current branch stays, and appending it again makes it current."""
     archive.append(name, None, make_entries("a", "b", "c", "d"), after=None, now=at(0))
@@ -265,19 +237,6 @@ def messages_left_out_or_moved_follow_the_conversation(archive: Any, name: str) 
     )
 
 
-def the_newest_content_is_shown(archive: Any, name: str) -> None:
-    """A known key with new content or visibility shows the new one."""
-    archive.append(name, None, make_entries("a", "b"), after=None, now=at(0))
-    edited = HumanMessage("edited", id="a")
-    archive.append(name, None, [("a", edited, True)], after=None, now=at(1))
-    expect_branch(archive, name, "ab", "after an edit")
-    expect(archive.find("a", thread_id=name).message, edited, "the edited message")
-    expect(archive.branch(name, ["a"]), [edited], "the edited message by key")
-    expect(archive.thread(name).updated, at(1), "the time of the last news")
-    archive.append(name, None, [("a", edited, False)], after=None, now=at(2))
-    expect(list_keys(archive, name), ["b"], "visible messages after one was hidden")
-
-
 def many_keys_at_once(archive: Any, name: str) -> None:
     """Thousands of keys may be appended and asked for in one call."""
     keys = [f"key {i}" for i in range(2500)]
@@ -288,61 +247,6 @@ def many_keys_at_once(archive: Any, name: str) -> None:
     expect(archive.contains(f"{name} other", keys[:2]), set(), "keys of another thread")
     found = [message.id for message in archive.branch(name, asked[::-1])]
     expect_that(found == keys[::-1], "messages in the order asked for")
-
-
-def messages_come_back_as_they_were(archive: Any, name: str) -> None:
-    """Messages of every type, ids and titles survive any text, NUL and surrogates too."""
-    nasty = "NUL \x00, lone \ud800 and \udfff, pair \U0001f600, \\u0000 \\0 \\\\ ' \" % \u2028 \r\n"
-    call = {"name": "search", "args": {"q": nasty, "n": [1, 2.5, None]}, "id": "call"}
-    blocks: list[str | dict[Any, Any]] = [
-        {"type": "reasoning", "reasoning": nasty},
-        {"type": "text", "text": nasty, "annotations": []},
-        {"type": "image", "base64": "AAAA", "mime_type": "image/png"},
-    ]
-    messages: list[BaseMessage] = [
-        HumanMessage(nasty, id="h", name="Ada", additional_kwargs={"created_at": nasty}),
-        AIMessage(
-            content=blocks,
-            id="ai",
-            tool_calls=[call],
-            invalid_tool_calls=[{"name": "x", "args": "{", "id": "i", "error": nasty}],
-            usage_metadata={"input_tokens": 1, "output_tokens": 2, "total_tokens": 3},
-            response_metadata={"output_version": "v1", "finish_reason": "stop"},
-        ),
-        ToolMessage(nasty, tool_call_id="call", artifact={"rows": [{"a": nasty}]}, status="error"),
-        SystemMessage("", id=""),
-        AIMessage(""),
-    ]
-    thread, resource = f"{name} {nasty}", f"{name} r {nasty}"
-    keys = [f"{i} {nasty}" for i in range(len(messages))]
-    entries = [(key, message, True) for key, message in zip(keys, messages, strict=True)]
-    archive.append(thread, resource, entries, after=None, now=at(0), title=nasty)
-    found = archive.messages(thread, limit=10)
-    expect([row.key for row in found], keys, "keys")
-    expect([row.message for row in found], messages, "messages")
-    expect([type(row.message) for row in found], [type(m) for m in messages], "their types")
-    expect(archive.find(keys[0], resource_id=resource).thread_id, thread, "the thread's id")
-    (listed,), _ = archive.threads(resource)
-    expect((listed.id, listed.resource_id, listed.title), (thread, resource, nasty), "names")
-    expect(archive.contains(thread, keys), set(keys), "keys that are kept")
-
-
-def what_no_json_has_is_kept_as_text(archive: Any, name: str) -> None:
-    """A message with a value that JSON does not have is kept as near as that comes."""
-
-    def append(message: BaseMessage, key: str = "odd", now: datetime = START) -> Any:
-        archive.append(name, None, [(key, message, True)], after=None, now=now)
-        return archive.find(key, thread_id=name).message
-
-    expect_refusal(lambda: append(HumanMessage("x"), key=""), "`key`")
-    expect_refusal(lambda: append(HumanMessage("x"), now=START.replace(tzinfo=None)), "`now`")
-    expect(archive.thread(name), None, "the thread after refusals")
-    kept = append(ToolMessage("x", tool_call_id="1", artifact=object()))
-    expect(kept.artifact, None, "an object for the program")
-    kept = append(HumanMessage("x", additional_kwargs={"at": START}))
-    expect(kept.additional_kwargs, {"at": str(START)}, "a time")
-    kept = append(HumanMessage([{"type": "image", "data": b"\x00"}]))
-    expect(kept.content, [{"type": "image", "data": repr(b"\x00")}], "bytes")
 
 
 # --- Threads -------------------------------------------------------------------------------------
@@ -364,39 +268,6 @@ def a_thread_keeps_its_resource(archive: Any, name: str) -> None:
         expect_refusal(write, repr(name), repr(f"{name} s"), secret=f"{name} r")
     expect_branch(archive, name, "abc", "after refusals")
     expect(len(archive.groups(thread_id=name)), 1, "groups after refusals")
-
-
-def titles_and_times(archive: Any, name: str) -> None:
-    """Titles never make a thread, and the time of the last news never goes back."""
-    archive.set_title(name, "nobody", at(0))
-    expect(archive.thread(name), None, "a thread that was only named")
-    archive.append(name, None, make_entries("a"), after=None, now=at(1), title="one")
-    archive.append(name, None, make_entries("b"), after="a", now=at(3))
-    found = archive.thread(name)
-    expect((found.title, found.created, found.updated), ("one", at(1), at(3)), "the thread")
-    archive.set_title(name, "two", at(2))
-    found = archive.thread(name)
-    expect((found.title, found.updated), ("two", at(3)), "after a title by a slow clock")
-    east = datetime(2026, 3, 2, 12, 30, 0, 123456, tzinfo=UTC).astimezone()
-    archive.append(name, None, make_entries("c"), after="b", now=east, title="three")
-    found = archive.thread(name)
-    expect((found.title, found.updated), ("three", east), "after a title with messages")
-    expect(found.updated.utcoffset(), timedelta(0), "the zone of times")
-
-
-def what_runs_within_a_thread_is_not_listed_beside_it(archive: Any, name: str) -> None:
-    """A nested thread is listed only where the one around it is not there; it goes with it."""
-    r, inner = f"{name} r", f"{name} inner"
-    archive.append(inner, r, make_entries("a"), after=None, now=at(0), parent=name)
-    expect([thread.id for thread in archive.threads(r)[0]], [inner], "threads without the outer")
-    archive.append(name, r, make_entries("b"), after=None, now=at(1))
-    archive.append(inner, r, make_entries("c"), after="a", now=at(2), parent=name)
-    expect([thread.id for thread in archive.threads(r)[0]], [name], "threads with the outer")
-    expect_branch(archive, inner, "ac", "the inner thread")
-    expect_branch(archive, name, "b", "the outer thread")
-    archive.delete_thread(name)
-    expect(archive.thread(inner), None, "the inner thread after the outer was deleted")
-    expect(set(archive.deletions(None, [inner])), {("thread", inner)}, "its deletion")
 
 
 def pages_of_threads(archive: Any, name: str) -> None:
@@ -452,23 +323,16 @@ def nothing_is_found_across_resources(archive: Any, name: str) -> None:
 
 
 MESSAGE_CHECKS = (
-    setup_may_be_done_again,
     pages_of_a_conversation,
     what_is_known_is_not_added_again,
     what_must_follow_is_written_behind_what_is_there_alone,
     nothing_is_written_by_who_missed_a_deletion,
-    times_are_kept,
     forks_are_kept_and_can_be_returned_to,
     a_branch_keeps_its_words_and_its_way,
     an_unknown_predecessor_stands_for_the_end,
     messages_left_out_or_moved_follow_the_conversation,
-    the_newest_content_is_shown,
     many_keys_at_once,
-    messages_come_back_as_they_were,
-    what_no_json_has_is_kept_as_text,
     a_thread_keeps_its_resource,
-    titles_and_times,
-    what_runs_within_a_thread_is_not_listed_beside_it,
     pages_of_threads,
     nothing_is_found_across_resources,
 )
@@ -523,44 +387,6 @@ def words_of_any_language_are_found(archive: Any, name: str) -> None:
             found = find(archive, query, resource_id=name)
             expect(found[:1], [f"m{number}"], f"the best hit for {query!r}")
     expect(find(archive, "Hamburg 9999 犬", resource_id=name), [], "words that nobody said")
-
-
-NOTHING = ("", " ", "*", '"', "'", "(", "-", "🎉", "\x00", "\ud800", "%", "_", "\\", "&", "|")
-ALPHA = (
-    *("alpha NOT beta", "NEAR(alpha beta, 1)", '"alpha', "alpha*", "-alpha", "^alpha"),
-    *("words:alpha", "alpha & !beta", "alpha:*", "alpha '", "alpha;--", "{alpha}:beta"),
-    *("alpha " * 2000, "alpha" + " x" * 5000, "alpha 🎉 \x00 \ud800 \\", "alpha AND beta OR"),
-)
-
-
-def a_query_is_text(archive: Any, name: str) -> None:
-    """Nothing in a query is an operator, and none raises."""
-    archive.append(name, name, say("alpha beta", "alpha", "gamma"), after=None, now=at(0))
-    for query in NOTHING:
-        expect(find(archive, query, resource_id=name), [], f"what {query!r} finds")
-    for query in ALPHA:
-        found = set(find(archive, query, resource_id=name))
-        expect(found, {"m0", "m1"}, f"what {query[:40]!r} finds")
-    many = " ".join(f"remarkable{chr(97 + n)}" * 4 for n in range(26))
-    expect(find(archive, f"{many} {many[::-1]}", resource_id=name), [], "a query of long words")
-    expect(find(archive, "alph", resource_id=name), [], "the beginning of a word")
-
-
-def the_rarest_words_count_most(archive: Any, name: str) -> None:
-    """A text with the rare word stands before those with the frequent ones; pages go on."""
-    texts = [f"we talked about the weather on day {n}" for n in range(30)]
-    texts[7] = "we talked about walnuts"
-    archive.append(name, name, say(*texts), after=None, now=at(0))
-    hits = archive.search("the talk about walnuts", resource_id=name, limit=3)
-    expect(hits[0].found.key, "m7", "the best hit")
-    scores = [hit.found.score for hit in hits]
-    expect(scores, sorted(scores, reverse=True), "scores")
-    expect_that(all(0 < score < 1 for score in scores), "scores between 0 and 1")
-    everything = find(archive, "talked about", resource_id=name, limit=40)
-    expect(len(everything), 30, "hits")
-    pages = [find(archive, "talked about", resource_id=name, limit=7, offset=7 * n) for n in (0, 1)]
-    expect([*pages[0], *pages[1]], everything[:14], "two pages")
-    expect(find(archive, "talked", resource_id=name, limit=0), [], "no hits when none are wanted")
 
 
 def filters_narrow_a_search(archive: Any, name: str) -> None:
@@ -674,26 +500,14 @@ def a_search_keeps_to_the_log(archive: Any, name: str) -> None:
     expect(find(archive, "tea", resource_id=name), [], "an empty log")
 
 
-def long_texts_are_found_to_their_end(archive: Any, name: str) -> None:
-    """A word at the end of a long text finds it, and the text that comes back holds it."""
-    long = "lorem ipsum dolor " * 20_000 + " kumquat"
-    archive.append(name, name, say("short", long, "😀" * 20_000), after=None, now=at(0))
-    (hit,) = archive.search("kumquat", resource_id=name)
-    expect(hit.found.key, "m1", "the hit")
-    expect_that("kumquat" in hit.found.text, "the word in its text")
-
-
 SEARCH_CHECKS = tuple(
     where_it_has("search", check)
     for check in (
         words_of_any_language_are_found,
-        a_query_is_text,
-        the_rarest_words_count_most,
         filters_narrow_a_search,
         a_search_stays_in_its_scope,
         a_search_follows_the_conversation,
         a_search_follows_a_branch,
         a_search_keeps_to_the_log,
-        long_texts_are_found_to_their_end,
     )
 )

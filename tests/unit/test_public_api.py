@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import re
 import sys
 import tomllib
@@ -14,8 +13,6 @@ from types import ModuleType
 import pytest
 
 import langgraph_om
-from langgraph_om import ObservationalMemory, ThreadMemory
-from langgraph_om.testing import ScriptedChatModel
 from support.programs import run_program
 
 NAMES = [name for name in langgraph_om.__all__ if not name.startswith("__")]
@@ -30,46 +27,6 @@ def test_nothing_else_is_public() -> None:
     public = {name for name in dir(langgraph_om) if not name.startswith("_")}
     extra = {name for name in public - set(NAMES) - {"annotations"} if not is_submodule(name)}
     assert extra == set()
-
-
-MEMBERS = {
-    *("thresholds", "recall_tool", "tools", "llm_input_messages", "step", "astep"),
-    *("with_second_try", "shorten", "actor_window"),
-    *("rules", "status", "view", "recall", "arecall", "history", "observations_as_of", "restore"),
-    *("search", "asearch", "threads", "athreads", "summarize", "asummarize"),
-    *("of", "updates", "observe_messages", "aobserve_messages"),
-    *("run_job", "arun_job"),
-    *("check", "acheck"),
-    *("flush", "aflush", "close", "aclose"),
-    *("delete_thread", "adelete_thread", "delete_resource", "adelete_resource"),
-    *("move_thread", "amove_thread", "prune", "aprune"),
-    *("archive", "buffering", "enabled", "messages_key", "working_memory", "extracted"),
-}
-
-
-def test_the_members_of_a_memory_are_those_that_are_documented() -> None:
-    memory = ObservationalMemory(ScriptedChatModel())
-    assert {name for name in dir(memory) if not name.startswith("_")} == MEMBERS
-
-
-ACTS = {
-    *("view", "status", "history", "rules", "search", "title", "observe", "reflect", "adopt"),
-    *("delete", "move_to", "remember", "forget", "correct", "pin", "unpin", "undo", "set_title"),
-    *("pin_message", "unpin_message"),
-}
-
-
-def test_each_method_of_a_thread_is_documented_and_can_be_awaited() -> None:
-    own = {name for name in dir(ThreadMemory) if not name.startswith("_")} - {"asking"}
-    assert own == {*ACTS, *(f"a{name}" for name in ACTS)}
-    for name in own & ACTS:
-        method, awaited = getattr(ThreadMemory, name), getattr(ThreadMemory, f"a{name}")
-        assert inspect.signature(method) == inspect.signature(awaited)
-        assert "Requests" not in str(inspect.signature(method))
-        assert inspect.iscoroutinefunction(awaited)
-        assert not inspect.iscoroutinefunction(method)
-        assert awaited.__name__ == f"a{name}"
-        assert awaited.__doc__ == f"Do the same as `{name}` without blocking the event loop."
 
 
 # --- What has to be installed --------------------------------------------------------------------
@@ -185,22 +142,3 @@ def test_an_agent_with_memory_brings_no_library_that_it_does_not_use() -> None:
     assert "langgraph_om.memory" in brought
     heavy = {name for name in brought for each in HEAVY if f"{name}.".startswith(f"{each}.")}
     assert heavy == set()
-
-
-# --- The reference, and what editors show --------------------------------------------------------
-
-REFERENCE = Path(__file__).parents[2].joinpath("docs", "api.md").read_text("utf-8")
-LISTED = re.findall(r"^::: langgraph_om\.([\w.]+)$", REFERENCE, re.MULTILINE)
-WHOLE = [name for name in LISTED if name in ("archive", "testing", "tools.inspector")]
-"""Modules that stand in the reference with all that they offer."""
-
-
-def test_every_public_name_stands_in_the_reference_once() -> None:
-    offered = {name for module in WHOLE for name in _module(module).__all__}
-    assert sorted(set(LISTED) - set(WHOLE)) == sorted(set(NAMES) - offered)
-    assert len(LISTED) == len(set(LISTED))
-    assert WHOLE == ["archive", "tools.inspector", "testing"]
-
-
-def _module(name: str) -> ModuleType:
-    return importlib.import_module(f"langgraph_om.{name}")

@@ -2,48 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
 
-from langgraph_om.core.record.record import (
-    place_reflection,
-    write_range,
-)
 from langgraph_om.core.reflect.edits import (
     Edit,
-    find_spans,
     parse_edits,
 )
 from langgraph_om.core.reflect.facts import find_invented
-from langgraph_om.core.reflect.reflector import EditedLog
-from langgraph_om.core.wire import Group
-from support.editing import TALK, as_reflection, checked, edited, texts
-from support.groups import AT, day_log, group
-
-
-def cut(text: str) -> list[tuple[str, str]]:
-    lines = text.split("\n")
-    return [(span.heading, "\n".join(lines[span.start : span.end])) for span in find_spans(text)]
-
-
-@pytest.mark.parametrize(
-    ("text", "items"),
-    [
-        ("", []),
-        ("\n \n", []),
-        ("Date: May 3, 2026", []),
-        ("* a\n\n* b\n\n\n", ["* a", "* b"]),
-        ("  * a\n    * below\n  * b", ["  * a\n    * below", "  * b"]),
-        ("  * a\n* b", ["  * a", "* b"]),
-        ("* a\nwords that go on\n\n  code\n* b", ["* a\nwords that go on\n\n  code", "* b"]),
-        ("words\n* a", ["words", "* a"]),
-        ("🔴 a\n(10:02) b\n1. c", ["🔴 a", "(10:02) b", "1. c"]),
-        ("* a\n  Date: May 3, 2026\n* b", ["* a\n  Date: May 3, 2026", "* b"]),
-    ],
-)
-def test_every_line_is_a_heading_a_blank_or_in_one_item(text: str, items: list[str]) -> None:
-    assert [item for _, item in cut(text)] == items
+from support.editing import checked
+from support.groups import group
 
 
 def drop(*ranges: tuple[int, int]) -> Edit:
@@ -202,66 +169,3 @@ def test_what_counts_as_invented(text: str, source: str) -> None:
 )
 def test_what_does_not_count_as_invented(text: str, source: str) -> None:
     assert not find_invented(text, [source])
-
-
-FIRST, SECOND = (entry["text"] for entry in TALK)
-
-
-def changes(log: EditedLog) -> list[tuple[list[str], list[str]]]:
-    becomes, together = log.list_changes(cycle_id="c", reflected_at=AT)
-    return [(ids, [becomes[key]["text"] for key in ids]) for ids in together]
-
-
-def test_what_is_not_named_stays_byte_for_byte() -> None:
-    lines = FIRST.split("\n")
-    lines[1] = "* 🔴 (09:12) User lives in Ghent"
-    assert texts("1: User lives in Ghent") == ["\n".join(lines), SECOND]
-    after = edited("1: User lives in Ghent")
-    assert after.groups[1] is TALK[1]
-    assert after.tokens == sum(entry["tokens"] for entry in TALK) - 3
-
-
-def test_the_range_line_names_all_ranges_that_joined_items_came_from() -> None:
-    after = edited("1+6: User lives in Ghent; asked for Brug")
-    assert after.groups[1]["ranges"] == TALK[1]["ranges"]
-    assert write_range(after.groups[1]) == "_range: `t0:t3,t4:t6`_"
-    assert write_range(after.groups[0]) == "_range: `t0:t3`_"
-    assert changes(after)[0][0] == ["g1", "g2"]
-
-
-def test_a_group_whose_items_are_gone_keeps_its_range() -> None:
-    after = edited("drop 4-6")
-    assert (after.groups[1]["text"], after.groups[1]["tokens"]) == ("", 0)
-    assert after.groups[1]["ranges"] == TALK[1]["ranges"]
-    assert after.edited == Counter(edits=3, dropped=3)
-
-
-def test_edits_apply_to_the_groups_that_are_still_the_same() -> None:
-    log = [group(f"g{at}", day_log(at, f"* one {at}", f"* two {at}"), at, at) for at in range(5)]
-    answer = "drop 1\n5+7: one\ndrop 9"
-    after = edited(answer, log)
-    listed = as_reflection(after)
-    assert listed["together"] == [["g0"], ["g2", "g3"], ["g4"]]
-    newer = group("new", "* new")
-
-    def placed(*now: Group) -> tuple[list[str], list[str]] | None:
-        found = place_reflection(now, listed)
-        return found and (found.group_ids, [entry["text"] for entry in found.groups])
-
-    whole = placed(*log, newer)
-    assert whole is not None
-    assert whole[0] == ["g0", "g1", "g2", "g3", "g4"]
-    assert whole[1][1] == log[1]["text"]
-    other = group("other", "* otherwise")
-    assert placed(log[0], log[1], other, log[3], log[4], newer) == (
-        ["g0", "g1", "other", "g3", "g4"],
-        [
-            day_log(0, "* two 0"),
-            log[1]["text"],
-            "* otherwise",
-            log[3]["text"],
-            day_log(4, "* two 4"),
-        ],
-    )
-    assert placed(log[1], log[4]) == (["g4"], [day_log(4, "* two 4")])
-    assert placed(log[1], other, newer) is None
