@@ -107,7 +107,7 @@ def hold_each(test: Callable[..., None]) -> Callable[..., None]:
 
 
 @pytest.mark.parametrize(
-    ("door", "mode"), [(door, ("sync", "async")[at % 2]) for at, door in enumerate(DOORS)]
+    ("door", "mode"), [(door, ("async", "sync")[at % 2]) for at, door in enumerate(DOORS)]
 )
 @hypothesis_settings(
     deadline=None, max_examples=EXAMPLES or 1, phases=[*Phase] if EXAMPLES else [Phase.explicit]
