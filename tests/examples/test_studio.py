@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import shutil
 import sys
 import urllib.request
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +33,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs process g
 EXAMPLE = Path(__file__).parents[2] / "examples" / "studio"
 NODES = {"agent": "agent", "own_graph": "desk", "middleware_agent": "model"}
 """The node that calls the Actor's model, per graph of the example."""
-SECRETS = ("<observations>", "<conversation>", "current-task", "om_observer", "om_reflector")
-"""What stands only in calls of the Observer and the Reflector."""
 
-copyable_graph = pytest.mark.parametrize("graph", [g for g in NODES if g != "middleware_agent"])
-"""The server's in-memory runtime can not go on with a copied thread once a graph within a node, as
-the middleware has, has run in it: `threads.copy` makes a plain mapping of one with defaults."""
 each_graph = pytest.mark.parametrize("graph", NODES)
 
 MORE = '''
@@ -141,16 +133,6 @@ SAID = [
 ]
 
 
-@dataclass(frozen=True)
-class Talk:
-    thread: str
-    events: list[list[Any]]
-    """What each turn streamed."""
-
-    def parts(self) -> list[dict[str, Any]]:
-        return [event.data for turn in self.events for event in turn if event.event == "custom"]
-
-
 def human(text: str) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": text}]}
 
@@ -188,27 +170,6 @@ async def copied(client: LangGraphClient, thread: str) -> str:
     return str((await threads.copy(thread))["thread_id"])
 
 
-@pytest.fixture(scope="module")
-def talks(server: Server) -> dict[str, Talk]:
-    """A conversation with each graph, all at once; with those of the example, all of it."""
-    turns = dict.fromkeys(NODES, len(SAID))
-
-    def hold(graph: str) -> Talk:
-        with server.sync_client() as client:
-            thread = client.threads.create()["thread_id"]
-            events = [
-                list(client.runs.stream(thread, graph, input=human(text), stream_mode=MODES))
-                for text in SAID[: turns[graph]]
-            ]
-        return Talk(thread, events)
-
-    start = server.log.stat().st_size
-    with ThreadPoolExecutor(len(turns)) as pool:
-        held = dict(zip(turns, pool.map(hold, turns), strict=True))
-    check_log(server.log, start)
-    return held
-
-
 # --- What a person finds who opens Studio --------------------------------------------------------
 
 
@@ -218,71 +179,6 @@ def test_detector_of_blocking_calls_is_at_work(server: Server, complaints_expect
         events = list(client.runs.stream(thread, "blocking", input=human("Hello")))
     assert [event.data["error"] for event in events if event.event == "error"] == ["BlockingError"]
     assert COMPLAINTS.search(server.log.read_text(encoding="utf-8"))
-
-
-# --- What a turn streams -------------------------------------------------------------------------
-
-
-@each_graph
-def test_stream_shows_the_actor_and_not_the_observer(talks: dict[str, Talk], graph: str) -> None:
-    messages = [
-        event.data for turn in talks[graph].events for event in turn if event.event == "messages"
-    ]
-    assert {about["langgraph_node"] for _, about in messages} == {NODES[graph], "tools"}
-    written = "".join(m["content"] for m, _ in messages if m["type"] == "AIMessageChunk")
-    assert "Noted: Hello, my name is Noor" in written
-    assert not [secret for secret in SECRETS if secret in json.dumps(messages)]
-    last = talks[graph].events[-1][-1]
-    assert last.event == "values"
-    assert [m["content"] for m in last.data["messages"]][-2] == SAID[-1]
-    # Of the window or of observations, as far as these are by then: either tells of a card.
-    assert "card is number 20-11" in last.data["messages"][-1]["content"]
-
-
-# --- What the state panel shows ------------------------------------------------------------------
-
-
-def after_turn(history: list[Any], number: int) -> Any:
-    """The newest state in which so many turns are done."""
-    return next(
-        state
-        for state in history
-        if not state["next"]
-        and len([m for m in state["values"]["messages"] if m["type"] == "human"]) == number
-    )
-
-
-@copyable_graph
-async def test_fork_remembers_what_was_known_then(
-    server: Server, talks: dict[str, Talk], graph: str
-) -> None:
-    async with server.client() as client:
-        thread = await copied(client, talks[graph].thread)
-        now = await values(client, thread)
-        history = await client.threads.get_history(thread, limit=500)
-        then = after_turn(history, 6)
-        events = await say(
-            client,
-            thread,
-            graph,
-            "I only want maps of the Baltic Sea.",
-            checkpoint_id=then["checkpoint"]["checkpoint_id"],
-        )
-        fork = await values(client, thread)
-        old = await client.threads.get_state(thread, history[0]["checkpoint"])
-    known = then["values"]
-    assert [m["id"] for m in fork["messages"]][: len(known["messages"])] == [
-        m["id"] for m in known["messages"]
-    ]
-    assert len(fork["messages"]) == len(known["messages"]) + 2
-    assert "data-om-status" in {part["type"] for part in custom(events)}
-    assert "Noor" in json.dumps(known["om"]["log"])
-    assert "Noor" in json.dumps(fork["om"]["log"])
-    later = re.compile("12 euros|Mill Street")
-    assert later.search(json.dumps(now["om"]))
-    assert not later.search(json.dumps(fork["om"]))
-    old_values: Any = old["values"]
-    assert old_values == now
 
 
 # --- Runs ----------------------------------------------------------------------------------------

@@ -64,19 +64,6 @@ def test_what_a_thread_has_is_observed_before_its_first_turn(door: str) -> None:
     assert again.calls == 0
 
 
-async def test_it_does_not_block_the_loop() -> None:
-    agent = old_thread("plain")
-    report = await agent.memory.of(agent.graph, on_thread()).aadopt()
-    assert report.record == values(agent.graph, on_thread())["om"]
-    assert report.log_tokens > 0
-
-
-def test_a_short_thread_has_nothing_to_observe() -> None:
-    agent = old_thread("plain", 1)
-    report = agent.memory.of(agent.graph, on_thread()).adopt()
-    assert (report.calls, report.observed_tokens, report.messages) == (0, 0, 2)
-
-
 @pytest.mark.slow
 def test_a_failure_keeps_what_was_observed_and_can_be_gone_on_from() -> None:
     agent = old_thread("plain")

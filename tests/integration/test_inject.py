@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
-from langgraph.store.memory import InMemoryStore
 
 from langgraph_om import ArchiveError, ObservationalMemory
 from langgraph_om.archive import SQLAlchemyArchive
@@ -28,7 +27,7 @@ from support.agents import (
     values,
 )
 from support.clock import Clock
-from support.recalling import WALNUTS, index_of, recalling
+from support.recalling import WALNUTS, recalling
 
 DOORS = ("agent", "middleware", "plain")
 GATE = HumanMessage("The gate code of the flat in Bergen is 4711.", id="gate")
@@ -187,22 +186,6 @@ def test_what_is_shown_of_other_conversations_is_not_shown_twice(
     assert "walnuts" in ids_in(block(shown))
 
 
-def test_nothing_is_shown_where_no_hit_matches_well_enough(archive: SQLAlchemyArchive) -> None:
-    for least, count in ((0.9, 0), (0.01, 1)):
-        memory = stepping(archive=archive, retrieval={"inject": {"min_score": least}})
-        memory.step(None, [GATE], config=on_thread("old", **ANA))
-        asks = ASKS.model_copy(update={"id": f"asks-{count}"})
-        result = memory.step(None, [asks], config=on_thread(f"new-{count}", **ANA))
-        assert len(blocks(result.messages)) == count
-
-
-def test_with_the_scope_thread_no_other_thread_is_searched(archive: SQLAlchemyArchive) -> None:
-    inject = {"inject": True, "scope": "thread"}
-    memory = stepping(archive=archive, retrieval=inject)
-    memory.step(None, [GATE], config=on_thread("old", **ANA))
-    assert blocks(memory.step(None, [ASKS], config=on_thread("new", **ANA)).messages) == []
-
-
 # --- How much ------------------------------------------------------------------------------------
 
 
@@ -241,24 +224,6 @@ def test_the_reasoning_of_answers_is_not_shown(archive: SQLAlchemyArchive) -> No
     text = block(memory.step(None, [asks], config=on_thread("new", **ANA)).messages)
     assert "heron was grey" in text
     assert "PRIVATE" not in text
-
-
-# --- By meaning ----------------------------------------------------------------------------------
-
-
-def test_messages_are_found_by_meaning_too() -> None:
-    same = {"nuts": "allergic walnuts"}
-
-    def embed(texts: Sequence[str]) -> list[list[float]]:
-        words = [same.get(text.strip("? ").casefold(), text) for text in texts]
-        return index_of()["embed"](words)
-
-    store = InMemoryStore(index=index_of(embed))
-    agent = injecting(vector=True, store=store, inject={"message_range": 0, "top_k": 2})
-    talk(agent.graph, on_thread(), [WALNUTS, *turns(8)])
-    assert agent.memory.flush(60)
-    say(agent.graph, on_thread(), HumanMessage("Nuts?", id="ask"))
-    assert "walnuts" in ids_in(block(agent.prompts()[-1]))
 
 
 # --- What goes wrong -----------------------------------------------------------------------------

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
-from langchain_core.exceptions import ContextOverflowError
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import SystemMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
@@ -32,7 +31,6 @@ from support.agents import (
     record_of,
     refusals,
     remembering,
-    say,
     scripted,
     search,
     talk,
@@ -139,26 +137,6 @@ async def test_own_prompt_stays_in_front_as_it_is(
     assert refusals(agent.prompts()) == []
 
 
-# --- A provider that says the prompt is too long -------------------------------------------------
-
-
-ROOMY = {"messages": 10_000, "log": 10_000}
-
-
-@both_ways
-async def test_prompt_still_too_long_is_the_providers_error(*, is_async: bool) -> None:
-    agent = with_memory(scripted(actor=ContextOverflowError("too long")), limits=ROOMY)
-    given = {"messages": turns(6)}
-    with pytest.raises(ContextOverflowError, match="too long"):
-        await run(agent.graph, given, CONFIG, is_async=is_async)
-    assert len(agent.prompts()) == 2
-    assert len(agent.prompts()[1]) < len(agent.prompts()[0])
-    # Nothing can be left out of a single message.
-    with pytest.raises(ContextOverflowError, match="too long"):
-        await run(agent.graph, {"messages": turns(1)}, on_thread("other"), is_async=is_async)
-    assert len(agent.prompts()) == 3
-
-
 # --- Crashes -------------------------------------------------------------------------------------
 
 
@@ -241,34 +219,6 @@ def test_memory_twice_is_refused(kind: type[ObservationalMemoryMiddleware]) -> N
 
 
 # --- Other middleware that changes what the model is given ---------------------------------------
-
-
-class Reminding(AgentMiddleware[Any, Any, Any]):
-    """Adds a message to each request, as many middleware do."""
-
-    def wrap_model_call(self, request: Any, handler: Any) -> Any:
-        reminder = HumanMessage("Keep your list of open points up to date.")
-        return handler(request.override(messages=[*request.messages, reminder]))
-
-
-def busy(messages: list[BaseMessage]) -> AIMessage:
-    """Looks things up a dozen times, each at some length, before it answers."""
-    done = [int(m.tool_call_id[1:]) for m in messages if isinstance(m, ToolMessage)]
-    at = max(done, default=-1) + 1
-    if at >= 12:
-        return AIMessage("done")
-    call = {"name": "search", "args": {"query": "museums by the river " * 5}, "id": f"k{at}"}
-    return AIMessage("", tool_calls=[call], id=f"a{at}")
-
-
-@pytest.mark.parametrize("around", [(), (Reminding(),)], ids=["alone", "reminded"])
-def test_live_request_is_shown_through_a_long_turn(
-    around: tuple[AgentMiddleware[Any, Any, Any], ...],
-) -> None:
-    agent = with_memory(scripted(actor=busy), *around, limits={"messages": 200, "log": 2000})
-    say(agent.graph, CONFIG, turn(0))
-    assert len(record_of(agent.graph, CONFIG)["log"]) > 1
-    assert [[m.id for m in prompt].count("h0") for prompt in agent.prompts()] == [1] * 13
 
 
 class Sees(AgentMiddleware[Any, Any, Any]):

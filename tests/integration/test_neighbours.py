@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
 from deepagents import create_deep_agent
@@ -22,21 +22,17 @@ from langchain.agents.middleware import (
 )
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
-from langchain_core.tools import BaseTool, InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END, START, StateGraph
-from langgraph.prebuilt import ToolNode, tools_condition
-from langgraph.types import Command, interrupt
+from langgraph.types import Command
 from pydantic import Field
 
-from langgraph_om import add_observational_memory, create_memory_agent
+from langgraph_om import create_memory_agent
 from langgraph_om.integrations.middleware import ObservationalMemoryMiddleware
 from langgraph_om.testing import ScriptedChatModel
 from support.agents import (
     SYSTEM,
     Agent,
     Graph,
-    PlainState,
     atalk,
     live_request,
     of_kind,
@@ -57,8 +53,6 @@ from support.clock import Clock
 
 CONFIG = on_thread()
 LIMITS: dict[str, Any] = {"messages": 300, "log": 200}
-DOORS = ("plain", "agent", "middleware")
-every_door = pytest.mark.parametrize("door", DOORS)
 
 Middleware = AgentMiddleware[Any, Any, Any]
 
@@ -83,29 +77,6 @@ def beside(
         **options,
     )
     return Agent(graph, memory, model, clock)
-
-
-def through(door: str, tools: Sequence[Any], model: ScriptedChatModel, **limits: Any) -> Agent:
-    """An agent with these tools through one of `DOORS`."""
-    if door == "middleware":
-        return beside(model=model, tools=tools, limits={**LIMITS, **limits})
-    clock = Clock()
-    memory = remembering(model, clock, **{**LIMITS, **limits})
-    saver = InMemorySaver()
-    if door == "agent":
-        graph = create_memory_agent(model, tools, memory=memory, prompt=SYSTEM, checkpointer=saver)
-        return Agent(graph, memory, model, clock)
-    builder = StateGraph(PlainState)
-    bound = model.bind_tools(tools)
-    builder.add_node(
-        "agent",
-        lambda state: {"messages": [bound.invoke(memory.llm_input_messages(state, system=SYSTEM))]},
-    )
-    builder.add_node("tools", ToolNode(list(tools)))
-    builder.add_edge(START, add_observational_memory(builder, memory, before="agent"))
-    builder.add_conditional_edges("agent", tools_condition, ["tools", END])
-    builder.add_edge("tools", "om_status")
-    return Agent(builder.compile(checkpointer=saver), memory, model, clock)
 
 
 def calling(name: str, count: int = 1, **args: Any) -> ScriptedChatModel:
@@ -171,37 +142,6 @@ def test_decision_of_a_person_repeats_no_work(decision: str, *, is_before: bool)
     result = values(agent.graph, CONFIG)["messages"][-2]
     expected = {"approve": "museums", "edit": "castles", "reject": "too expensive"}[decision]
     assert expected in result.text
-    talk(agent.graph, CONFIG, turns(5, start=7))
-    assert remembers(agent)
-
-
-def asking() -> BaseTool:
-    @tool
-    def confirm(tool_call_id: Annotated[str, InjectedToolCallId]) -> ToolMessage:
-        """Ask a person."""
-        said = interrupt("go on?")
-        return ToolMessage(f"said {said}", tool_call_id=tool_call_id, id=f"{tool_call_id}-result")
-
-    return confirm
-
-
-@every_door
-def test_interrupt_in_a_tool_repeats_no_work(door: str) -> None:
-    agent = through(door, [asking()], calling("confirm", count=2))
-    talk(agent.graph, CONFIG, turns(6))
-    say(agent.graph, CONFIG, please(6))
-    waiting, asked = record_of(agent.graph, CONFIG), agent.asked("observer")
-    assert agent.memory.status(values(agent.graph, CONFIG))["stepNumber"] == 0
-    resumes = 0
-    while interrupts := agent.graph.get_state(CONFIG).interrupts:
-        assert record_of(agent.graph, CONFIG) == waiting
-        agent.graph.invoke(Command(resume={each.id: "yes" for each in interrupts}), CONFIG)
-        resumes += 1
-    assert resumes in (1, 2)  # one for both calls, or one for each, as the tools node has it
-    state = values(agent.graph, CONFIG)
-    assert [m.text for m in state["messages"][-3:-1]] == ["said yes", "said yes"]
-    assert state["om"]["log"] == waiting["log"]
-    assert agent.asked("observer") == asked
     talk(agent.graph, CONFIG, turns(5, start=7))
     assert remembers(agent)
 
@@ -334,26 +274,6 @@ def replying(kind: type[Small], model: ScriptedChatModel) -> ScriptedChatModel:
     made = kind()
     made._tape = model._tape
     return made
-
-
-def long_turns(count: int) -> list[HumanMessage]:
-    return [HumanMessage(turn(n).text * 12, id=f"h{n}") for n in range(count)]
-
-
-def test_summaries_of_a_deep_agent_lose_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    def answer(messages: list[BaseMessage]) -> AIMessage:
-        return AIMessage("Noted." if messages[-1].id else "SUMMARY of trips.")
-
-    agent = deep(replying(Small, scripted(actor=answer)))
-    with caplog.at_level(logging.WARNING, "langgraph_om"):
-        talk(agent.graph, CONFIG, long_turns(24))
-    state = values(agent.graph, CONFIG)
-    assert agent.graph.get_state(CONFIG).values.get("_summarization_event")
-    assert len(state["messages"]) == 48
-    assert record_of(agent.graph, CONFIG)["log"] != []
-    assert nothing_lost(agent)
-    warned = [r.getMessage() for r in caplog.records if "summarization" in r.getMessage()]
-    assert len(warned) == 1
 
 
 def working(messages: list[BaseMessage], own: Iterator[int], parts: Iterator[int]) -> AIMessage:

@@ -233,19 +233,6 @@ def test_a_job_that_began_before_the_model_failed_is_not_begun_again(ready: Read
 # --- From outside --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("as_node", ["__start__", "tools", "om_observe"])
-def test_a_message_that_is_written_into_the_state_is_inspected_once(
-    ready: Ready, as_node: str
-) -> None:
-    agent = ready(**DUE)
-    talk(agent.graph, CONFIG, turns(4))
-    agent.graph.update_state(CONFIG, {"messages": [turn(30)]}, as_node=as_node)
-    parts = [*agent.graph.stream(None, CONFIG, stream_mode="custom")]
-    assert [status["stepNumber"] for status in of_kind(parts, "status")] == [0]
-    assert values(agent.graph, CONFIG)["messages"][-1].id == "h30-answer"
-    assert nothing_lost(agent)
-
-
 def test_equal_results_of_a_tool_stay_messages_of_their_own() -> None:
     """Also where the provider repeats ids of calls, and the places of evicted messages recur."""
 

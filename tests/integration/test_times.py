@@ -143,26 +143,6 @@ async def test_a_thread_without_times_is_adopted_by_those_of_its_checkpoints(
         assert all(heading == said for heading, said in found), found
 
 
-@pytest.mark.parametrize("is_timed", [True, False])
-def test_runs_without_memory_get_no_false_dates(*, is_timed: bool) -> None:
-    calendar = Calendar()
-    memory, observer = remembering(calendar)
-    actor = Actor(calendar=calendar, is_timed=is_timed)
-    graph = create_memory_agent(actor, memory=memory, checkpointer=InMemorySaver())
-    talk(graph, calendar, 1)
-    talk(graph, calendar, 5, OFF)
-    calendar.pass_days(30)
-    talk(graph, calendar, 6)
-    found = headings(transcripts(observer))
-    assert len(found) > 12
-    if is_timed:
-        assert all(heading == said for heading, said in found), found
-    else:  # nothing tells when it was: not before May 1, and never when memory came back
-        off = {f"May {day}" for day in range(1, 7)}
-        assert {heading for heading, said in found if said in off} == {"May 1"}
-        assert all(heading == said for heading, said in found if said not in off)
-
-
 # --- Where the messages are kept -----------------------------------------------------------------
 
 

@@ -249,15 +249,8 @@ def answer_joins(numbered: list[Item]) -> str:
 HOSTILE: dict[str, Callable[[list[Item]], str]] = {
     "edits of all": answer_all,
     "joins of all": answer_joins,
-    "ranges": lambda numbered: "drop 1-9999\n1-9999: x\n" * len(numbered),
-    "one list": lambda numbered: "drop " + "1-9999, " * (20 * len(numbered)) + "1",
-    "numbers": lambda numbered: "1" * 200 * len(numbered) + ": x",
     "plus": lambda numbered: "1" + "+1" * 40 * len(numbered) + ": x",
     "quotes": lambda numbered: '1: "' + "a'`«" * 20 * len(numbered),
-    "capitals": lambda numbered: "1: " + "A.b_C/" * 15 * len(numbered),
-    "months": lambda numbered: "1: " + "jan 1 " * 15 * len(numbered),
-    "blanks": lambda numbered: "drop" + " " * 300 * len(numbered) + "x",
-    "dashes": lambda numbered: "drop 1" + " - " * 100 * len(numbered),
 }
 
 

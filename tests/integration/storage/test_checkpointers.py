@@ -8,28 +8,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
-from langchain_core.tools import InjectedToolCallId, tool
+from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.types import Command, interrupt
 
-from langgraph_om import ObservationalMemory, create_memory_agent
+from langgraph_om import create_memory_agent
 from support.agents import (
-    Agent,
     Graph,
-    actor,
     any_saver,
     atalk,
-    live_request,
     make_agent,
-    of_kind,
     on_thread,
     outcome,
-    record_of,
     refusals,
     remembering,
     say,
@@ -45,7 +38,7 @@ from support.programs import run_program
 from support.savers import SaverKind, open_saver
 
 CONFIG = on_thread()
-CHANNELS = ("plain", "agent", "agent-plain")
+CHANNELS = ("plain", "agent")
 LIMITS: dict[str, Any] = {"messages": 300, "log": 130, "retrieval": False}  # it differs by door
 SAID = turns(9, lookups=("", "2,1", "1"))
 
@@ -79,13 +72,6 @@ async def test_every_saver_keeps_the_same(
             state = values(agent.graph, CONFIG)
     assert outcome(state) == reference()
     assert refusals(agent.prompts()) == []
-
-
-def test_without_a_saver_memory_works_within_the_run() -> None:
-    agent = make_agent("agent", **LIMITS)
-    result = agent.graph.invoke({"messages": [*SAID[:6], turn(6, "1,1,1")]}, CONFIG)
-    assert len(result["om"]["log"]) > 0
-    assert uncovered(agent.memory, result) == []
 
 
 _STRICT = """
@@ -235,61 +221,6 @@ def test_power_cut_at_any_write(door: str, thread_file: Callable[[str], str]) ->
     assert at > count
 
 
-def test_killed_again_and_again(thread_file: Callable[[str], str]) -> None:
-    expected, count = whole_turn("agent", thread_file("agent"))
-    place = thread_file("agent")
-    given: Any = {"messages": [REQUEST]}
-    for _ in range(count):
-        with open_saver("sqlite", place) as saver:
-            graph = make_agent("agent", saver, **LIMITS).graph
-            run = graph.stream(given, CONFIG, stream_mode="updates", durability="sync")
-            next(run)
-            run.close()  # type: ignore[attr-defined]
-            given = None
-    with open_saver("sqlite", place) as saver:
-        graph = make_agent("agent", saver, **LIMITS).graph
-        graph.invoke(None, CONFIG)
-        assert outcome(values(graph, CONFIG)) == expected
-
-
-# --- Waiting for a person ------------------------------------------------------------------------
-
-
-@tool
-def book(hotel: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> ToolMessage:
-    """Book a hotel once the user agrees."""
-    agreed = interrupt(f"Book {hotel}?")
-    return ToolMessage(agreed, tool_call_id=tool_call_id, name="book", id="booked")
-
-
-def test_interrupted_turn_goes_on_where_it_was() -> None:
-    def booking(messages: list[BaseMessage]) -> AIMessage:
-        if live_request(messages).id != "h5" or messages[-1].id == "booked":
-            return actor(messages)
-        call = {"name": "book", "args": {"hotel": "Ritz"}, "id": "booking"}
-        return AIMessage("", tool_calls=[call], id="h5-booking")
-
-    saver = InMemorySaver()
-
-    def booker() -> tuple[Graph, ObservationalMemory]:
-        model = scripted(actor=booking)
-        memory = remembering(model, Clock(), **LIMITS)
-        return create_memory_agent(model, [book], memory=memory, checkpointer=saver), memory
-
-    graph, _ = booker()
-    talk(graph, CONFIG, SAID[:1])
-    talk(graph, CONFIG, turns(4, start=1))
-    before = say(graph, CONFIG, turn(5))
-    assert graph.get_state(CONFIG).next == ("tools",)
-    resumed, memory = booker()
-    after = list(resumed.stream(Command(resume="yes"), CONFIG, stream_mode="custom"))
-    state = values(resumed, CONFIG)
-    assert [m.id for m in state["messages"][-4:]] == ["h5", "h5-booking", "booked", "h5-answer"]
-    steps = [status["stepNumber"] for status in of_kind([*before, *after], "status")]
-    assert steps == [0, 1]
-    assert uncovered(memory, state) == []
-
-
 # --- Another saver, another channel --------------------------------------------------------------
 
 
@@ -301,17 +232,6 @@ def test_reopened_saver_goes_on(door: str, tmp_path: Path) -> None:
             say(agent.graph, CONFIG, message)
             state = values(agent.graph, CONFIG)
     assert outcome(state) == reference()
-
-
-@pytest.mark.parametrize("door", CHANNELS)
-def test_thread_moves_to_another_saver(door: str, tmp_path: Path) -> None:
-    old = make_agent(door, InMemorySaver(), **LIMITS)
-    talk(old.graph, CONFIG, SAID[:5])
-    with open_saver("sqlite", str(tmp_path / "db")) as saver:
-        agent = make_agent(door, saver, **LIMITS)
-        agent.graph.update_state(CONFIG, values(old.graph, CONFIG), as_node="agent")
-        talk(agent.graph, CONFIG, SAID[5:])
-        assert outcome(values(agent.graph, CONFIG)) == reference()
 
 
 @pytest.mark.parametrize("order", [("plain", "delta"), ("delta", "plain")], ids="->".join)
@@ -340,20 +260,6 @@ def answered(graph: Graph) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("door", CHANNELS)
-def test_history_has_the_memory_of_each_moment(door: str) -> None:
-    agent = make_agent(door, InMemorySaver(), **LIMITS)
-    at_the_time = {}
-    for message in SAID:
-        say(agent.graph, CONFIG, message)
-        at_the_time[f"{message.id}-answer"] = record_of(agent.graph, CONFIG)
-    history = answered(agent.graph)
-    assert {key: snapshot.values["om"] for key, snapshot in history.items()} == at_the_time
-    for snapshot in history.values():
-        assert uncovered(agent.memory, snapshot.values) == []
-    assert {record["generation"] for record in at_the_time.values()} > {0}
-
-
-@pytest.mark.parametrize("door", CHANNELS)
 @pytest.mark.parametrize("back_to", [0, 3, 6])
 def test_both_branches_of_a_fork_are_right(door: str, back_to: int) -> None:
     saver = InMemorySaver()
@@ -374,62 +280,6 @@ def test_both_branches_of_a_fork_are_right(door: str, back_to: int) -> None:
     again.graph.invoke({"messages": [turn(20)]}, tip)
     assert uncovered(again.memory, values(again.graph, CONFIG)) == []
     assert values(again.graph, CONFIG)["om"]["generation"] >= reference()["om"]["generation"]
-
-
-@pytest.mark.parametrize("door", CHANNELS)
-def test_replay_from_any_checkpoint_of_a_turn(door: str) -> None:
-    saver = InMemorySaver()
-    agent = make_agent(door, saver, **LIMITS)
-    talk(agent.graph, CONFIG, SAID[:5])
-    say(agent.graph, CONFIG, REQUEST)
-    expected = outcome(values(agent.graph, CONFIG))
-    history = list(agent.graph.get_state_history(CONFIG))
-    inside = [snapshot for snapshot in history if snapshot.next][:12]
-    assert {name for snapshot in inside for name in snapshot.next} >= {
-        "om_status",
-        "om_observe",
-        "om_reflect",
-        "agent",
-        "tools",
-    }
-    for snapshot in inside:
-        if REQUEST.id not in [m.id for m in snapshot.values["messages"]]:
-            continue
-        replayed = make_agent(door, saver, **LIMITS)
-        replayed.graph.invoke(None, snapshot.config)
-        assert outcome(values(replayed.graph, CONFIG)) == expected, snapshot.next
-
-
-@pytest.mark.parametrize("door", CHANNELS)
-@pytest.mark.parametrize(
-    ("as_node", "following"),
-    [
-        ("om_status", {"agent", "om_observe"}),
-        ("om_observe", {"om_status"}),
-        ("tools", {"om_status"}),
-    ],
-)
-def test_run_again_from_here(door: str, as_node: str, following: set[str]) -> None:
-    saver = InMemorySaver()
-    agent: Agent = make_agent(door, saver, **LIMITS)
-    talk(agent.graph, CONFIG, SAID[:4])
-    edited = HumanMessage("Let us go by train instead.", id="h30")
-    agent.graph.update_state(CONFIG, {"messages": [edited]}, as_node=as_node)
-    waiting = agent.graph.get_state(CONFIG).next
-    assert len(waiting) == 1
-    assert set(waiting) <= following
-    again = make_agent(door, saver, **LIMITS)
-    parts = list(again.graph.stream(None, CONFIG, stream_mode="custom"))
-    assert again.graph.get_state(CONFIG).values["messages"][-1].id == "h30-answer"
-    assert uncovered(again.memory, values(again.graph, CONFIG)) == []
-    assert len(of_kind(parts, "status")) == (as_node != "om_status")
-
-
-@pytest.mark.parametrize("door", CHANNELS)
-def test_update_of_an_empty_thread(door: str) -> None:
-    agent = make_agent(door, InMemorySaver(), **LIMITS)
-    agent.graph.update_state(CONFIG, {"messages": []}, as_node="om_status")
-    assert agent.graph.get_state(CONFIG).next == ("agent",)
 
 
 def test_checkpoints_of_plain_channels_can_be_pruned(postgres_database: str) -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -215,64 +215,3 @@ def buffered(*messages: BaseMessage, log: int = 0) -> tuple[MemoryRecord, Window
 
 def group(key: str, tokens: int) -> dict[str, Any]:
     return groups.group(key, "* 🔴 Noted", ranges=[], tokens=tokens)
-
-
-def thinking_call(size: int) -> AIMessage:
-    message = called(size, "c")
-    thought = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
-    text = {"type": "text", "text": words(size)}
-    return message.model_copy(update={"content": [thought, text], "id": "a"})
-
-
-BUFFERING = resolve_thresholds(
-    ObservationConfig(message_tokens=1000, buffer_tokens=0.9, block_after=1.5), ReflectionConfig()
-)
-
-
-@pytest.mark.parametrize(
-    ("last", "result", "kind"),
-    [
-        (thinking_call(5), 600, "proceed"),  # 1000 tokens and more, below `block_after`
-        (called(5, "c"), 600, "activate"),  # no reasoning would be lost
-        (thinking_call(5), 1100, "activate"),  # at `block_after`
-    ],
-    ids=["waits", "no reasoning", "blocks"],
-)
-def test_nothing_is_activated_while_reasoning_waits_for_its_tools(
-    last: AIMessage, result: int, kind: str
-) -> None:
-    messages = [*talk(300, 150), HumanMessage(words(9), id="h"), last, answered(result, "c")]
-    record, window = buffered(*messages)
-    assert plan(record, window, BUFFERING, NOW).kind == kind
-    answer = AIMessage(words(5), id="b")
-    after, longer = buffered(*messages, answer, HumanMessage("On.", id="h2"))
-    assert plan(after, longer, BUFFERING, NOW).kind == "activate"
-
-
-# --- A cold cache --------------------------------------------------------------------------------
-
-
-def made_ahead(*messages: BaseMessage, log: int = 0) -> tuple[MemoryRecord, Window]:
-    """A record with a chunk, and the window, of a thread whose Actor was just called."""
-    record, window = buffered(*messages, log=log)
-    head = {"after": None, "seen": None, "digest": "", "log": "", "as_of": "2026-03-02"}
-    return edited(record, {"head": {**head, "at": NOW.isoformat()}}), window
-
-
-@pytest.mark.parametrize(
-    ("after", "passed", "kind"),
-    [
-        (None, 9000, "proceed"),
-        (600, 600, "proceed"),
-        (600, 601, "activate"),
-        ("auto", 300, "proceed"),
-        ("auto", 301, "activate"),
-    ],
-)
-def test_after_a_pause_all_that_is_ready_is_activated(after: Any, passed: int, kind: str) -> None:
-    observation = ObservationConfig(message_tokens=1000, activate_after_idle=after)
-    limit = resolve_thresholds(observation, ReflectionConfig())
-    record, window = made_ahead(*talk(10, 10, 10))
-    decision = plan(record, window, limit, NOW + timedelta(seconds=passed))
-    assert decision.kind == kind
-    assert kind == "proceed" or (decision.why, decision.count) == ("idle", 1)
