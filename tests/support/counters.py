@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
-import pytest
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage
 
@@ -21,9 +19,6 @@ def count_pieces(text: str) -> int:
 
 
 OWN = FunctionCounter(count_pieces)
-each_counter = pytest.mark.parametrize(
-    "counter", [COUNTER, OWN], ids=lambda counter: counter.identity
-)
 
 
 class Quarters:
@@ -60,15 +55,6 @@ def ai(*content: Any, calls: tuple[Any, ...] = (), **fields: Any) -> AIMessage:
 
 
 FUNCTION_CALL = {"name": "search", "arguments": '{"q":"cats"}'}
-
-
-def recursive(make: Callable[[], Any]) -> Any:
-    value = make()
-    if isinstance(value, list):
-        value.append(value)
-    else:
-        value["value"] = value["content"] = value["input"] = value
-    return value
 
 
 json_values = st.recursive(

@@ -73,10 +73,6 @@ def as_reflection(log: EditedLog, cycle_id: str = "c") -> BufferedReflection:
     }
 
 
-def texts(answer: str, log: Sequence[Group] = TALK) -> list[str]:
-    return [entry["text"] for entry in edited(answer, log).groups]
-
-
 def long_log(groups: int, items: int = 8) -> list[Group]:
     """So many groups, a day each, of so many items that differ."""
     return [
