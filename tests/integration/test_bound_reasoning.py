@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,8 +9,6 @@ import pytest
 from langchain.agents import create_agent
 from langchain_anthropic import ChatAnthropic
 from langchain_core.messages import HumanMessage
-from langchain_google_genai import ChatGoogleGenerativeAI
-from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
@@ -36,7 +33,7 @@ from support.agents import (
 )
 from support.clock import Clock
 from support.signing_server import SigningProvider
-from support.wire_server import Provider, Reply, gemini_says, serve
+from support.wire_server import Provider, serve
 
 # Clients leave their sockets to be collected.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
@@ -192,77 +189,3 @@ async def test_claude_that_refuses_reasoning_is_asked_once_more_without(
     talk(second, SAID[3:6])
     assert len(claude.refused) == 1  # what was refused once is not sent again
     assert claude.accepted[-1]  # what came since is
-
-
-# --- Others --------------------------------------------------------------------------------------
-
-
-def responds(number: int) -> Reply:
-    """An answer of OpenAI's responses API with an item of encrypted reasoning."""
-    words = f"Answer {number}. " + "I suggest a walk. " * 9
-    text = {"type": "output_text", "text": words, "annotations": []}
-    thought = {"id": f"rs_{number}", "type": "reasoning", "summary": []}
-    said = {"id": f"msg_{number}", "type": "message", "role": "assistant", "status": "completed"}
-    return Reply(
-        {
-            "id": f"resp_{number}",
-            "object": "response",
-            "created_at": 1,
-            "model": "gpt-6-luna",
-            "status": "completed",
-            "output": [
-                {**thought, "encrypted_content": f"secret {number}"},
-                {**said, "content": [text]},
-            ],
-            "parallel_tool_calls": True,
-            "tool_choice": "auto",
-            "tools": [],
-        }
-    )
-
-
-@pytest.mark.parametrize("version", ["responses/v1", "v1"])
-def test_reasoning_items_of_openai_stay_with_their_answers(
-    provider: Provider, version: str
-) -> None:
-    provider.says(*map(responds, range(9)))
-    model = ChatOpenAI(
-        model="gpt-6-luna",
-        base_url=f"{provider.url}/v1",
-        api_key="dummy",
-        use_responses_api=True,
-        output_version=version,
-        include=["reasoning.encrypted_content"],
-        store=False,
-    )
-    graph = build("agent", model, memory_of())
-    talk(graph, turns(9))
-    assert graph.get_state(on_thread()).values["om"]["log"]
-    sent = provider.requests[-1].body["input"]
-    answers = [at for at, item in enumerate(sent) if item.get("role") == "assistant"]
-    assert answers
-    for at in answers:
-        number = sent[at]["content"][0]["text"].split(".")[0].removeprefix("Answer ")
-        assert sent[at - 1]["type"] == "reasoning"
-        assert sent[at - 1]["encrypted_content"] == f"secret {number}"
-
-
-def test_thought_signatures_of_gemini_stay_with_their_answers(provider: Provider) -> None:
-    def said(number: int) -> Reply:
-        signature = base64.b64encode(f"signed {number}".encode()).decode()
-        thought = {"text": f"Thought {number}.", "thought": True}
-        answer = {"text": f"Answer {number}. " + "I suggest a walk. " * 9}
-        return gemini_says(thought, {**answer, "thoughtSignature": signature})
-
-    provider.says(*map(said, range(9)))
-    model = ChatGoogleGenerativeAI(
-        model="gemini-flash-latest", base_url=provider.url, api_key="dummy", include_thoughts=True
-    )
-    graph = build("agent", model, memory_of())
-    talk(graph, turns(9))
-    assert graph.get_state(on_thread()).values["om"]["log"]
-    sent = [turn for turn in provider.requests[-1].body["contents"] if turn["role"] == "model"]
-    assert sent
-    for turn in sent:
-        signed = [part for part in turn["parts"] if "thoughtSignature" in part]
-        assert signed, turn

@@ -21,7 +21,6 @@ from langgraph_om import (
     ThreadMemory,
     create_memory_agent,
 )
-from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import write_log
 from langgraph_om.testing import ScriptedChatModel
 from support.agents import DOORS, make_agent, on_thread, talk, turn, turns
@@ -110,38 +109,6 @@ def test_a_thread_that_was_copied_for_another_user_is_theirs(archive: Any) -> No
 
 
 # --- What is changed -----------------------------------------------------------------------------
-
-ACTS: list[tuple[str, tuple[str, ...]]] = [
-    ("remember", (FACT,)),
-    ("correct", ("walnuts", "User is allergic to hazelnuts")),
-    ("pin", ("hazelnuts",)),
-    ("unpin", ("hazelnuts",)),
-    ("undo", ()),
-    ("forget", ("hazelnuts",)),
-]
-
-
-@pytest.mark.parametrize("is_async", [False, True])
-@pytest.mark.parametrize("door", DOORS)
-async def test_an_act_is_what_folding_its_update_is(door: Any, *, is_async: bool) -> None:
-    agent = make_agent(door, InMemorySaver())
-    talk(agent.graph, on_thread(), turns(5))
-    thread = agent.memory.of(agent.graph, on_thread())
-    for name, words in ACTS:
-        before = thread.view().record
-        if is_async:
-            act = await getattr(thread, f"a{name}")(*words)
-        else:
-            act = getattr(thread, name)(*words)
-        update = getattr(agent.memory.updates, name)(*words)
-        update[0] |= {"id": act, "at": thread.view().record["steered"][-1]["at"]}
-        expected: Any = fold(before, [update])
-        after: Any = thread.view().record
-        assert {"log": after["log"], "chunks": after["chunks"], "steered": after["steered"]} == {
-            "log": expected["log"],
-            "chunks": expected["chunks"],
-            "steered": expected["steered"],
-        }, name
 
 
 @pytest.mark.parametrize("door", DOORS)

@@ -22,11 +22,8 @@ from support.wire_server import (
     Reply,
     anthropic_fails,
     anthropic_says,
-    bedrock_fails,
-    bedrock_says,
     gemini_fails,
     gemini_says,
-    ollama_says,
     openai_fails,
     openai_responds,
     serve,
@@ -52,22 +49,6 @@ def responses(url: str) -> BaseChatModel:
     )
 
 
-def ollama(url: str) -> BaseChatModel:
-    kind: Any = pytest.importorskip("langchain_ollama").ChatOllama
-    return kind(model="llama3", base_url=url)
-
-
-def bedrock(url: str) -> BaseChatModel:
-    kind: Any = pytest.importorskip("langchain_aws").ChatBedrockConverse
-    keys = {"aws_access_key_id": "dummy", "aws_secret_access_key": "dummy"}
-    return kind(
-        model="anthropic.claude-opus-4-8-v1:0",
-        endpoint_url=url,
-        region_name="us-east-1",
-        **keys,
-    )
-
-
 CLAUDE = "prompt is too long: 215432 tokens > 200000 maximum"
 CLIENTS: dict[str, tuple[Callable[[str], BaseChatModel], Reply, Reply]] = {
     "OpenAI, Responses": (
@@ -89,16 +70,6 @@ CLIENTS: dict[str, tuple[Callable[[str], BaseChatModel], Reply, Reply]] = {
             "INVALID_ARGUMENT",
         ),
         gemini_says("ok"),
-    ),
-    "Ollama": (
-        ollama,
-        Reply({"error": "the input length exceeds the context length"}, 400),
-        ollama_says("ok"),
-    ),
-    "Claude on Bedrock": (
-        bedrock,
-        bedrock_fails(f"The model returned the following errors: {CLAUDE}"),
-        bedrock_says("ok"),
     ),
 }
 """Clients of other APIs, and what their servers say."""

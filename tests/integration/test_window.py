@@ -110,19 +110,6 @@ def test_a_window_that_nobody_tells_is_learned_from_the_first_refusal() -> None:
     assert memory.actor_window is None  # what one thread has learned holds for no other
 
 
-@pytest.mark.parametrize("who", ["profile", "option"])
-def test_tools_and_the_agents_own_prompt_take_of_the_room(who: str) -> None:
-    def build_with(prompt: str) -> int:
-        model, known = ScriptedChatModel(lambda _: "ok"), {"max_input_tokens": 8192}
-        memory = remember(**(known if who == "option" else {}))
-        if who == "profile":
-            model.profile = {"max_input_tokens": 8192}
-        create_memory_agent(model, memory=memory, prompt=prompt)
-        return memory.thresholds.largest_tokens
-
-    assert build_with("Be brief.") - build_with("Be brief. " * 500) > 900
-
-
 @pytest.mark.slow
 def test_a_thread_goes_on_with_a_smaller_model() -> None:
     memory, saver = remember(), InMemorySaver()
