@@ -112,16 +112,6 @@ def test_a_message_with_the_id_of_our_reminder_is_shown() -> None:
     assert assemble(record, messages, window, today=NOON.date()) == messages
 
 
-# --- Labels --------------------------------------------------------------------------------------
-
-
-def test_an_id_that_is_a_huge_number_ends_no_turn() -> None:
-    block: dict[str, Any] = {"type": "tool_use", "id": 10**5000, "name": 10**5000, "input": {}}
-    messages = [HumanMessage(LONG, id="h"), AIMessage([block], id="a"), HumanMessage(LONG, id="z")]
-    result = remembering().step(None, messages, thread_id="t")
-    assert result.record["log"]
-
-
 # --- Times ---------------------------------------------------------------------------------------
 
 MOMENTS = [

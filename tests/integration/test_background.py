@@ -136,25 +136,6 @@ def test_fork_before_a_job_collects_the_same_result() -> None:
     assert agent.asked("observer") == 1
 
 
-@pytest.mark.parametrize("executor", EXECUTORS)
-@pytest.mark.parametrize("lookups", ["", " [look up 2,1]"])
-def test_request_larger_than_a_cycle_is_not_observed_before_its_first_answer(
-    executor: str, lookups: str
-) -> None:
-    agent = buffered("plain", EXECUTORS[executor]())
-    config = on_thread()
-    talk(agent.graph, config, turns(1))
-    asked = len(agent.prompts())
-    parts = say(agent.graph, config, HumanMessage("word " * 4000 + lookups, id="paste"))
-    kinds = [part["type"] for part in parts]
-    first = kinds.index("data-om-status")
-    assert not any("observation" in kind or "buffering" in kind for kind in kinds[:first])
-    assert [m.id for m in agent.prompts()[asked]][-1] == "paste"
-    agent.memory.flush()
-    talk(agent.graph, config, turns(4, start=2))
-    assert uncovered(agent.memory, values(agent.graph, config)) == []
-
-
 @pytest.mark.parametrize("executor", [*EXECUTORS, "blocking"])
 def test_request_that_is_shown_as_a_preview_is_not_read_before_its_first_answer(
     executor: str,

@@ -149,20 +149,6 @@ def test_raise_raises_and_keeps_nothing(door: str) -> None:
     assert uncovered(agent.memory, values(agent.graph, CONFIG)) == []
 
 
-@pytest.mark.parametrize("door", CHANNELS)
-def test_actor_that_fails_after_an_observation_costs_no_second_one(door: str) -> None:
-    saver = InMemorySaver()
-    dying = make_agent(door, saver, model=scripted(actor=ConnectionError("away")))
-    with pytest.raises(ConnectionError):
-        say(dying.graph, CONFIG, *turns(8))
-    assert dying.asked("observer") == 1
-    again = make_agent(door, saver)
-    again.graph.invoke(None, CONFIG)
-    assert again.asked("observer") == 0
-    assert values(again.graph, CONFIG)["messages"][-1].id == "h7-answer"
-    assert uncovered(again.memory, values(again.graph, CONFIG)) == []
-
-
 # --- An error that is not the model's ------------------------------------------------------------
 
 

@@ -25,7 +25,6 @@ from support.agents import (
     of_kind,
     on_thread,
     outcome,
-    record_of,
     remembering,
     say,
     scripted,
@@ -212,22 +211,6 @@ async def test_a_run_that_failed_in_the_model_goes_on(
     assert agent.asked("observer") + agent.asked("reflector") == asked
     assert outcome(values(again.graph, CONFIG)) == undisturbed(ready, [*turns(6), NOW], **limits)
     assert nothing_lost(again)
-
-
-def test_a_job_that_began_before_the_model_failed_is_not_begun_again(ready: Ready) -> None:
-    model = scripted(actor=failing(ConnectionError("down"), ConnectionError("down")))
-    agent = ready(model=model, messages=4000, observation={"buffer_tokens": 80})
-    with agent.memory:
-        talk(agent.graph, CONFIG, turns(1))
-        with pytest.raises(ConnectionError, match="down"):
-            say(agent.graph, CONFIG, HumanMessage(f"Now: {turn(1).text}", id="now"))
-        agent.memory.flush()
-        with pytest.raises(ConnectionError, match="down"):
-            agent.graph.invoke(None, CONFIG)
-        agent.graph.invoke(None, CONFIG)
-        assert agent.asked("observer") == 1
-        say(agent.graph, CONFIG, HumanMessage("Thank you.", id="h2"))
-        assert len(record_of(agent.graph, CONFIG)["chunks"]) == 1
 
 
 # --- From outside --------------------------------------------------------------------------------

@@ -6,10 +6,8 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessageChunk, BaseMessage
+from langchain_core.messages import AIMessageChunk
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.constants import TAG_NOSTREAM
 from syrupy.assertion import SnapshotAssertion
 
 from support.agents import (
@@ -97,44 +95,6 @@ async def test_event_stream_shows_nothing_of_observer_and_reflector(door: str) -
     assert not [tag for event in events for tag in event["tags"] if "om_observer" in tag]
     tokens = [e["data"]["chunk"].text for e in models if e["event"] == "on_chat_model_stream"]
     assert not [text for text in tokens if any(secret in text for secret in SECRETS)]
-
-
-# --- What listeners of the user see --------------------------------------------------------------
-
-
-class Listener(BaseCallbackHandler):
-    """Notes the names, tags and metadata of model calls."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[str | None, list[str], dict[str, Any]]] = []
-
-    def on_chat_model_start(
-        self,
-        serialized: dict[str, Any],
-        messages: list[list[BaseMessage]],
-        *,
-        tags: list[str] | None = None,
-        metadata: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        self.calls.append((kwargs.get("name"), tags or [], metadata or {}))
-
-
-@every_door
-@both_ways
-async def test_own_callbacks_see_every_call(door: str, run: Run) -> None:
-    agent, listener = ready(door), Listener()
-    before = len(agent.model.calls)
-    agent_graph = agent.graph.with_config({"callbacks": [listener]})
-    _ = [item async for item in run(agent_graph, "values")]
-    names = [name for name, _, _ in listener.calls]
-    assert len(names) == len(agent.model.calls) - before
-    assert names.count("om_observer") == 1
-    assert names.count("om_reflector") >= 1
-    for name, tags, metadata in listener.calls:
-        is_memory = name in {"om_observer", "om_reflector"}
-        assert (TAG_NOSTREAM in tags) == is_memory
-        assert (metadata.get("om_role") is not None) == is_memory
 
 
 # --- The parts, field by field -------------------------------------------------------------------

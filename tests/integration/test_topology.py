@@ -14,7 +14,6 @@ from langgraph_om import (
     add_observational_memory,
 )
 from support.agents import (
-    DOORS,
     SCHEMAS,
     OtherKeyState,
     make_agent,
@@ -22,9 +21,7 @@ from support.agents import (
     record_of,
     remembering,
     scripted,
-    talk,
     turn,
-    turns,
     uncovered,
     values,
     wire,
@@ -86,20 +83,3 @@ def test_schema_without_messages_is_refused() -> None:
         add_observational_memory(builder, empty_memory())
     assert set(builder.nodes) == set()
     assert set(builder.channels) == {"chat", "note"}
-
-
-# --- State that comes back in --------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("door", DOORS)
-def test_echoed_state_does_not_change_memory(door: str) -> None:
-    config = on_thread()
-    plain, echoing = make_agent(door, InMemorySaver()), make_agent(door, InMemorySaver())
-    talk(plain.graph, config, turns(12))
-    talk(echoing.graph, config, turns(8))
-    outdated = {**record_of(echoing.graph, config), "log": [], "cursor": [], "generation": 7}
-    for message in turns(4, start=8):
-        echo = [*values(echoing.graph, config)["messages"], message]
-        echoing.graph.invoke({"messages": echo, "om": outdated}, config)
-    assert record_of(echoing.graph, config) == record_of(plain.graph, config)
-    assert len(record_of(plain.graph, config)["log"]) > 0

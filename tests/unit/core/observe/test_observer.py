@@ -11,35 +11,13 @@ from langgraph_om.core.effects import AskModel, ModelReply
 from langgraph_om.core.observe.observer import ObserverInput, build_question, observe
 from langgraph_om.core.reflect.reflector import reflect
 from langgraph_om.errors import ObserverError
-from support.flows import GOOD, ITEM, LOG, LOOP, NOW, Talk, Told
+from support.flows import GOOD, LOG, Talk
 from support.words import Words
 
 # --- Asking the Observer -------------------------------------------------------------------------
 
 
 REQUEST = ObserverInput("User (09:00): My dog is Rex.")
-
-
-@pytest.mark.parametrize(
-    ("answers", "named"),
-    [
-        (["", ""], "empty"),
-        (["no", "still no"], "malformed"),
-        ([GOOD.replace(ITEM, ""), ""], "empty"),
-        ([LOOP, LOOP], "degenerate"),
-        ([ModelReply(NOW, GOOD, cut_off=True)] * 2, "cut_off"),
-        ([TimeoutError("no answer in time")], "TimeoutError: no answer in time"),
-        (["", ValueError("bad key")], "ValueError: bad key"),
-    ],
-)
-def test_when_there_is_no_answer(answers: list[Told], named: str) -> None:
-    talk = Talk(answers)
-    with pytest.raises(ObserverError) as caught:
-        talk.run(observe(build_question(REQUEST)))
-    assert named in str(caught.value)
-    assert len(talk.calls) == len(answers), "asked once more, and not after an error"
-    last = answers[-1]
-    assert caught.value.__cause__ is (last if isinstance(last, Exception) else None)
 
 
 @pytest.mark.parametrize("role", ["Observer", "Reflector"])

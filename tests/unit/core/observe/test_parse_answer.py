@@ -64,36 +64,6 @@ def test_the_blocks_are_read(text: str) -> None:
     assert parse_output(text) == PARSED
 
 
-# --- Tags that an observation is about ---------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "item",
-    [
-        "* User asked about the `<observations>` tag",
-        "* User asked about the <observations> tag",
-        "* User asked what </observations> means",
-        "* User asked what ends with </observations>",
-        "* User asked what ends with `</observations>`",
-        "* User asked about <observations></observations>",
-        "* Prompt holds `</observations><current-task>` in a row",
-        "* User wrote <current-task>x</current-task> in the prompt",
-        "* Prompt ends with <current-task>",
-        "* User asked about &lt;observations&gt; and \\<observations\\>",
-        "* Escapes:\n  &lt;observations&gt;\n  \\<current-task\\>",
-        "* User asked about </think> and <think>",
-        "* The group tag is\n  <observation-group id=1>\n  </observation-group>",
-    ],
-)
-def test_a_tag_that_is_talked_about_is_text(item: str) -> None:
-    log = f"Date: Dec 4, 2025\n{item}\n* 🔴 (15:00) User prefers tea"
-    hint = "<current-task>Explain the </current-task> and <observations> tags</current-task>"
-    parsed = parse_output(f"<observations>\n{log}\n</observations>\n{hint}")
-    assert parsed.status == "ok"
-    assert parsed.observations == log
-    assert parsed.hints["current_task"] == "Explain the </current-task> and <observations> tags"
-
-
 # --- Hints --------------------------------------------------------------------------------------
 
 
@@ -190,25 +160,15 @@ def shuffled(distinct: int, count: int) -> str:
 
 RUNAWAY: dict[str, Callable[[], str]] = {
     "one line": lambda: loop(1, 60),
-    "two lines": lambda: loop(2, 40),
     "21 lines, 62 times": lambda: loop(21, 62),
-    "59 lines, 4 times": lambda: loop(59, 4),
-    "21 lines inside the tags": lambda: f"<observations>\n{loop(21, 62)}\n</observations>",
     "after a good start": lambda: f"{prose(20_000)}\n{loop(7, 40)}",
-    "with a good end": lambda: f"{loop(7, 40)}\n{prose(5_000)}",
     "a short tail that never ends": lambda: f"{prose(10_000)}\n{loop(4, 5)}",
-    "a tail that ends within the block": lambda: f"{prose(10_000)}\n{loop(6, 9)[:-50]}",
     "a phrase in a line": lambda: "* 🔴 (14:30) User " + "likes tea and " * 3_000,
-    "a phrase after good text": lambda: f"{prose(9_000)}\n* User {'very ' * 2_000}happy",
     "one letter": lambda: "* " + "a" * 3_000,
-    "no spaces": lambda: "* " + "ab好" * 2_000,
     "one endless line": lambda: " ".join(prose(60_000).split("\n")),
     "few lines in any order": lambda: shuffled(4, 120),
     "an inner line that comes twice": lambda: "\n".join(
         ["* alpha beta gamma", "* pause", "* delta epsilon zeta", "* pause"] * 40
-    ),
-    "trailing spaces that differ": lambda: "\n".join(
-        f"* User asked again{' ' * (n % 5)}" for n in range(200)
     ),
 }
 
@@ -216,32 +176,20 @@ FAITHFUL: dict[str, Callable[[], str]] = {
     "observations": lambda: prose(30_000),
     "60 lines that differ by time": lambda: timed(60, "Ran the whole test suite again: passed"),
     "900 lines that differ by time": lambda: timed(900, "Ran tests: passed"),
-    "long lines that differ by time": lambda: timed(100, "Ran the tests: " + prose(400)[:400]),
     "60 lines that differ by file": lambda: "\n".join(
         f"* 🟢 (10:01) Edited src/{a}/{b}.py to use the new import path"
         for a in WORDS[:6]
         for b in WORDS[:10]
     ),
     "the same detail below each": lambda: with_details(90, "exit code 0, no warnings reported"),
-    "two equal details below each": lambda: with_details(
-        90, "exit code 0, no warnings reported", "report written to out/report.html"
-    ),
     "a table": lambda: "\n".join(
         f"| {n} | {WORDS[n % 14]} | {n * 37 % 101} | passed |" for n in range(120)
-    ),
-    "a padded table": lambda: "\n".join(
-        f"| {n:<60} | {WORDS[n % 14]:<200} | {n * 37 % 101} |" for n in range(60)
-    ),
-    "a table with rules": lambda: "\n".join(
-        f"+{'-' * 60}+{'-' * 60}+\n| {n} {WORDS[n * 5 % 14]} | {n * 7919 % 1009} cases passed |"
-        for n in range(60)
     ),
     "a short quoted log": lambda: (
         prose(6_000)[:5_000] + "\n" + "  retry: timeout\n" * 20 + prose(900)
     ),
     "an answer written twice": lambda: "\n".join([prose(4_000)] * 2),
     "blank lines": lambda: prose(2_100) + "\n" * 5_000 + "* last",
-    "a long rule": lambda: f"{prose(3_000)}\n{'=' * 300}\n{prose(3_000, seed=8)}",
     "repetition in a short text": lambda: "ha " * 600,
 }
 
