@@ -8,6 +8,8 @@
 #         python examples/observer_check.py --model openai:local \
 #         --settings '{"temperature": 0, "max_tokens": 600, "timeout": 900}'
 #
+# The first run shows a talk whole, the second day by day, the third four messages at a time.
+#
 # A talk is a file in `talks/`. A line of its `facts` is `kind: this|or this & that ~ wrong`: a fact
 # is kept if one observation has an alternative of each part; it is changed if it is not kept and
 # one has what is wrong. NO stands for a denial in any of the languages.
@@ -40,8 +42,11 @@ from langgraph_om import AdoptReport, InlineBuffering, ObservationalMemory, crea
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
 
 TALKS = Path(__file__).parent / "talks"
-EXAMPLES = ("Velm", "moon-goat", "Ulwe", "hum_gate", "Opaal", "Brug", "Helio", "Brandt", "Falk")
-"""Names that stand in memory's prompts, and in no talk."""
+EXAMPLES = (
+    *("what the user tells", "what it found, offers", "what is finished, each", "(hh:mm)"),
+    *("what is worked on, and", "the assistant's next step", "Opaal", "Helio", "Brandt", "Falk"),
+)
+"""Words that stand in memory's prompts, and in no talk."""
 NO = re.compile(
     r"\b(?:no|not|none|never|without|denie[sd]|kein\w*|nicht|nie|ohne)\b|n['’]t\b"
     r"|ない|なし|ません|不要"
@@ -56,6 +61,8 @@ EDIT = re.compile(r"^\W*(?:drop\b|\d+(?:\s*\+\s*\d+)*:)", re.MULTILINE)
 UNREADABLE = ("unreadable at first", "unreadable at second")
 FEW_TOKENS = {"message_tokens": 350}
 """By which messages of a second thread are observed in the turn of a third one."""
+FEW = 4
+"""Messages that the third run shows at a time."""
 RESTS = ("trip", "planning", "support")
 ASKED = "Use your tool recall to read what we said: what does the ferry from Hirtshals cost?"
 
@@ -142,18 +149,24 @@ class Talk:
             text for part in self.parts for text in part
         )
 
-    def messages(self) -> list[BaseMessage]:
-        """Return the messages of all parts, each a day after the one before."""
+    def days(self) -> list[list[BaseMessage]]:
+        """Return the messages of each part, a day after the part before."""
         return [
-            (AIMessage if at % 2 else HumanMessage)(
-                text,
-                additional_kwargs={
-                    "created_at": (self._begins + timedelta(days=day, minutes=2 * at)).isoformat()
-                },
-            )
+            [self._say(text, day, at) for at, text in enumerate(part)]
             for day, part in enumerate(self.parts)
-            for at, text in enumerate(part)
         ]
+
+    def _say(self, text: str, day: int, at: int) -> BaseMessage:
+        time = self._begins + timedelta(days=day, minutes=2 * at)
+        told = {"created_at": time.isoformat()}
+        return (AIMessage if at % 2 else HumanMessage)(text, additional_kwargs=told)
+
+    def pieces(self, run: int) -> list[list[BaseMessage]]:
+        """Return the messages as they are observed together in one of the runs."""
+        days = self.days()
+        whole = [message for day in days for message in day]
+        fours = [whole[at : at + FEW] for at in range(0, len(whole), FEW)]
+        return ([whole], days, fours)[run % 3]
 
 
 def open_model(name: str | None, settings: dict[str, Any]) -> Any:
@@ -184,9 +197,9 @@ def place(thread: str, listener: Listener) -> RunnableConfig:
 
 
 def observe(
-    memory: ObservationalMemory, agent: Any, config: RunnableConfig, talk: Talk
+    memory: ObservationalMemory, agent: Any, config: RunnableConfig, messages: list[BaseMessage]
 ) -> AdoptReport:
-    agent.update_state(config, {"messages": talk.messages()}, as_node="agent")
+    agent.update_state(config, {"messages": messages}, as_node="agent")
     return memory.of(agent, config).observe()
 
 
@@ -194,14 +207,16 @@ def read_log(memory: ObservationalMemory, state: Any) -> str:
     return "\n".join(group["text"] for group in memory.view(state).record["log"])
 
 
-def check_talk(model: Any, talk: Talk) -> dict[str, Any]:
+def check_talk(model: Any, talk: Talk, run: int) -> dict[str, Any]:
     """Return what became of one talk: its figures, and how much there is of what they count."""
+    pieces = talk.pieces(run)
     listener, figures, of = Listener(), Counter[str](), Counter[str]()
     started = time.monotonic()
     memory, agent = open_memory(model)
     with memory:
-        report = observe(memory, agent, place(talk.name, listener), talk)
-        state = agent.get_state(place(talk.name, listener))
+        config = place(talk.name, listener)
+        failed = sum(observe(memory, agent, config, each).error is not None for each in pieces)
+        state = agent.get_state(config)
         log, rules, seen = read_log(memory, state), memory.rules(state), str(memory.view(state))
     came = {fact: grade(fact, split_items(log)) for fact in talk.facts}
     for fact, grades in came.items():
@@ -210,7 +225,7 @@ def check_talk(model: Any, talk: Talk) -> dict[str, Any]:
             of[f"kept: {about}"] += 1
     marked = [normalize(rule.words) for rule in rules]
     due = [normalize(words) for words in talk.standing]
-    of |= {"standing marked": len(due)} | dict.fromkeys(UNREADABLE, 1)
+    of |= {"standing marked": len(due)} | dict.fromkeys(UNREADABLE, len(pieces))
     figures.update(
         {
             "facts changed": sum(each == "changed" for each in came.values()),
@@ -219,7 +234,7 @@ def check_talk(model: Any, talk: Talk) -> dict[str, Any]:
             "standing false": sum(not any(words in rule for words in due) for rule in marked),
             "examples echoed": sum(name in "\n".join(listener.answers) for name in EXAMPLES),
             "echoes remembered": sum(name in seen for name in EXAMPLES),
-            **dict(zip(UNREADABLE, (listener.seconds, report.error is not None), strict=True)),
+            **dict(zip(UNREADABLE, (listener.seconds, failed), strict=True)),
             "tokens in": sum(each["input"] for each in listener.spent.values()),
             "tokens out": sum(each["output"] for each in listener.spent.values()),
             "seconds": round(time.monotonic() - started),
@@ -235,7 +250,7 @@ def check_rest(model: Any, talks: Sequence[Talk]) -> dict[str, str]:
     memory, agent = open_memory(model, values=values)
     config = place("rest", listener)
     with memory:
-        before = observe(memory, agent, config, talks[0]).log_tokens
+        before = observe(memory, agent, config, talks[0].pieces(0)[0]).log_tokens
         state = agent.get_state(config)
         title = memory.view(state).record.get("thread_title")
         trip = memory.extracted(state, Trip)
@@ -252,7 +267,7 @@ def check_rest(model: Any, talks: Sequence[Talk]) -> dict[str, str]:
         with memory:
             for talk in talks:
                 config = place(talk.name, listener)
-                agent.update_state(config, {"messages": talk.messages()}, as_node="agent")
+                agent.update_state(config, {"messages": talk.pieces(0)[0]}, as_node="agent")
                 agent.invoke({"messages": [HumanMessage("Thank you.")]}, config)
             items = split_items(read_log(memory, agent.get_state(config)))
     came = Counter(grade(fact, items) for talk in talks for fact in talk.facts)
@@ -293,7 +308,7 @@ def read_options(arguments: list[str] | None = None) -> argparse.Namespace:
     option("--model", metavar="PROVIDER:NAME", help="default: doubles, which prove nothing")
     option("--settings", type=json.loads, default={}, metavar="JSON", help="of the model's client")
     option("--talk", action="append", metavar="NAME", help="a file of talks/; may be repeated")
-    option("--runs", type=count, default=1, metavar="N", help="default: %(default)s")
+    option("--runs", type=count, default=3, metavar="N", help="default: %(default)s")
     option("--rest", action="store_true", help="also titles, values, reflection, recall, threads")
     option("--json", type=Path, metavar="FILE", help="figures, logs and answers are written there")
     return parser.parse_args(arguments)
@@ -309,7 +324,7 @@ def main(arguments: list[str] | None = None) -> int:
     for number in range(options.runs):
         runs.append([])
         for talk in chosen:
-            runs[-1].append(check_talk(model, talk))
+            runs[-1].append(check_talk(model, talk, number))
             print(f"run {number + 1}, {talk.name}: {runs[-1][-1]['figures']}", file=sys.stderr)
             if options.json:
                 options.json.write_text(json.dumps(runs, ensure_ascii=False, indent=1))

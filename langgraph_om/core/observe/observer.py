@@ -16,6 +16,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langgraph_om.core.content.parts import Attachment
 from langgraph_om.core.content.text import escape, omit_middle, sanitize
 from langgraph_om.core.effects import AskModel, Flow, ModelReply
+from langgraph_om.core.items import cut_spans, find_spans, read_head, replace_spans
 from langgraph_om.core.observe.hints import tell_hints
 from langgraph_om.core.observe.parse_answer import (
     ParsedAnswer,
@@ -75,8 +76,8 @@ def observe(question: AskModel, *, is_much: bool = False) -> Flow[ParsedAnswer]:
     examples = list_examples(question.messages[0].text)
 
     def read(reply: ModelReply) -> ParsedAnswer:
-        parsed = parse_output(reply.text, cut_off=reply.cut_off)
-        return hold_to_size(drop_examples(parsed, examples), is_much=is_much)
+        text = drop_examples(reply.text, examples)
+        return hold_to_size(parse_output(text, cut_off=reply.cut_off), is_much=is_much)
 
     return (yield from ask_until_usable(question, read, "observer_retry", is_much=is_much))
 
@@ -179,10 +180,20 @@ def build_question(request: ObserverInput) -> AskModel:
 
 
 def _build_previous(previous: str, held: str) -> str:
-    previous = "\n\n".join(filter(None, (held, previous)))
+    previous = "\n\n".join(filter(None, (held, tell_plainly(previous))))
     if not previous:
         return "There are no earlier observations."
     return f"<previous-observations>\n{escape(previous)}\n</previous-observations>"
+
+
+def tell_plainly(log: str) -> str:
+    """Return observations without marks and times: small models copy what looks like an answer."""
+    spans = find_spans(log)
+    items = cut_spans(log, spans)
+    plain = {
+        span: f"- {item[read_head(item).end :]}" for span, item in zip(spans, items, strict=True)
+    }
+    return replace_spans(log, plain)
 
 
 def write_hints(hints: Mapping[str, str | None]) -> str:

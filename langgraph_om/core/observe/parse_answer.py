@@ -31,7 +31,6 @@ from langgraph_om.core.items import (
     find_spans,
     is_date_line,
     read_head,
-    replace_spans,
 )
 from langgraph_om.core.record.record import HINTS, TASK, TITLE
 
@@ -319,19 +318,13 @@ _TAG: Final = re.compile(r"</?[a-z-]+>")
 def list_examples(prompt: str) -> frozenset[str]:
     """Return the words of each line that a prompt shows as an example of an answer."""
     blocks = [found[1] or found[3] or found[4] for found in _EXAMPLE.finditer(prompt)]
-    return frozenset(_words_of(line) for block in blocks for line in block.split("\n")) - {""}
+    lines = (_words_of(line) for block in blocks for line in block.split("\n"))
+    return frozenset(lines) - {"", NOTHING}
 
 
-def drop_examples(answer: ParsedAnswer, examples: Collection[str]) -> ParsedAnswer:
-    """Return an answer without the items and hints that small models copy from the examples."""
-    text = answer.observations
-    spans = find_spans(text)
-    firsts = (_words_of(item.partition("\n")[0]) for item in cut_spans(text, spans))
-    copied = {span: "" for span, words in zip(spans, firsts, strict=True) if words in examples}
-    hints = {name: hint for name, hint in answer.hints.items() if hint not in examples}
-    left = replace_spans(text, copied) if copied else text
-    status = answer.status if left or not copied else "none"
-    return replace(answer, status=status, observations=left, hints=hints)
+def drop_examples(text: str, examples: Collection[str]) -> str:
+    """Return an answer without the lines that small models copy from the examples."""
+    return "\n".join(line for line in text.split("\n") if _words_of(line) not in examples)
 
 
 def _words_of(line: str) -> str:

@@ -276,9 +276,10 @@ def observe_threads(
     examples = list_examples(question.messages[0].text)
 
     def read(reply: ModelReply) -> ThreadAnswers:
-        answers = parse_sections(reply.text, thread_ids.keys(), cut_off=reply.cut_off)
+        text = drop_examples(reply.text, examples)
+        answers = parse_sections(text, thread_ids.keys(), cut_off=reply.cut_off)
         held = {
-            shown_id: hold_to_size(drop_examples(parsed, examples), is_much=shown_id in much)
+            shown_id: hold_to_size(parsed, is_much=shown_id in much)
             for shown_id, parsed in answers.threads.items()
         }
         usable = {key: parsed for key, parsed in held.items() if parsed.status in ("ok", "none")}

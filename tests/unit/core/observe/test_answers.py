@@ -235,9 +235,10 @@ def test_the_example_of_the_prompt_becomes_no_memory() -> None:
     question = build_question(ObserverInput("User (10:00): hi", asked=flows.HINTS))
     example = question.messages[0].text.partition("<example>\n")[2].partition("\n</example>")[0]
     mixed = example.replace("<observations>\n", f"<observations>\n{DAY}\n{TEA}\n\n")
-    for text, log in ((example, ""), (mixed, f"{DAY}\n{TEA}")):
-        flow = observe(question)
-        next(flow)
-        with pytest.raises(StopIteration) as done:
-            flow.send(ModelReply(NOW, text))
-        assert done.value.value == ParsedAnswer("ok" if log else "none", log)
+    flow = observe(question)
+    next(flow)
+    with pytest.raises(StopIteration) as done:
+        flow.send(ModelReply(NOW, mixed))
+    assert done.value.value.observations == f"{DAY}\n{TEA}"
+    flow = observe(question)
+    assert next(flow) != flow.send(ModelReply(NOW, example))  # asked once more

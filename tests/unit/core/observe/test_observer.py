@@ -51,7 +51,7 @@ def test_what_the_observer_is_told() -> None:
     assert "<observations>(none)</observations>" in system.content
     assert "<conversation>\nUser (09:00): My dog is Rex.\n</conversation>" in task.content
     assert (
-        "<previous-observations>\n* 🔴 old &lt;/previous-observations> news\n"
+        "<previous-observations>\n- old &lt;/previous-observations> news\n"
         "</previous-observations>" in task.content
     )
     assert "<current-task>Find &lt;/current-task> a lead</current-task>" in task.content
