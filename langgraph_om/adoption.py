@@ -220,8 +220,8 @@ def _describe_waiting(thread_id: str, waiting: Sequence[str]) -> str:
     """Describe that a thread waits in a run, whose step an update would end."""
     return (
         f"the thread {thread_id!r} is in the middle of a run, before "
-        f"{', '.join(map(repr, waiting))}; end it with `graph.invoke(None, config)`, or, where its "
-        f"messages were written with `update_state`, write them `as_node` the node that answers"
+        f"{', '.join(map(repr, waiting))}; finish it with `graph.invoke(None, config)`. If its "
+        f"messages were written with `update_state`, pass `as_node`, the node that answers"
     )
 
 

@@ -115,7 +115,8 @@ def _erase_thread(
     if store is not None:
         (parts.meaning or Meaning()).delete_thread(thread_id, owner, store)
     runner.forget([thread_id])
-    record_deletion(thread_id, owner, began)
+    store_id = derive_id("om", runner.settings.scope, thread_id, owner)
+    record_deletion(thread_id, owner, store_id, began)
     return _list_archived(runner, owner) if owner and _is_shown_in_others(runner, owner) else []
 
 
@@ -156,7 +157,7 @@ def _erase_resource(
         (parts.meaning or Meaning()).delete_resource(resource_id, threads, store)
         delete_stored(store, resource_id)
     runner.forget(threads, resource_id)
-    record_deletion(None, resource_id, began)
+    record_deletion(None, resource_id, resource_id, began)
 
 
 def _delete_unarchived(
@@ -218,7 +219,7 @@ def prune(
         msg = f"`older_than` is {older_than!r}; pass a `timedelta` above 0, as `timedelta(days=90)`"
         raise ConfigurationError(msg)
     if runner.archive is None:
-        msg = "`prune` asks the `archive` how old threads are, and there is none; set `archive`"
+        msg = "`prune` needs an `archive`, which knows how old threads are; set `archive`"
         raise ConfigurationError(msg)
     before, done = runner.clock() - older_than, list[str]()
     if dry_run:
@@ -249,7 +250,8 @@ def _prune_batch(runner: StepRunner, before: datetime, store: Any) -> list[str]:
     for thread in gone:
         if store is not None:
             meaning.delete_thread(thread.id, thread.resource_id, store)
-        record_deletion(thread.id, thread.resource_id, began)
+        store_id = derive_id("om", runner.settings.scope, thread.id, thread.resource_id)
+        record_deletion(thread.id, thread.resource_id, store_id, began)
     ids = [thread.id for thread in gone]
     runner.forget(ids)
     if ids:
@@ -293,7 +295,7 @@ def _check_reach(
     )
     if runner.archive is None and store is None and checkpointer is None and not is_kept_here:
         msg = (
-            "there is nothing that this call can reach: without an `archive`, all that memory "
+            "this call can't reach anything: without an `archive`, all that memory "
             "knows is in the threads' checkpoints; pass the graph's checkpointer, "
             "`checkpointer=...`"
         )

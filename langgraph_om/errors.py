@@ -15,7 +15,9 @@ class ArchiveLacksError(ArchiveError):
     """The archive lacks what its writer says it has: the thread was deleted, or it was swapped."""
 
     def __init__(self, thread_id: str) -> None:
-        super().__init__(f"the thread {thread_id!r} was deleted, or the archive swapped, meanwhile")
+        super().__init__(
+            f"the thread {thread_id!r} was deleted or the archive replaced in the meantime"
+        )
 
 
 class ConfigurationError(ObservationalMemoryError, ValueError):

@@ -37,7 +37,6 @@ from langgraph_om.core.observe.gaps import SHORTEST
 from langgraph_om.core.record.record import RESPONSE, TASK, TITLE
 from langgraph_om.core.tokens.counter import FunctionCounter, TokenCounter
 from langgraph_om.core.tokens.estimate import EstimatingCounter
-from langgraph_om.core.wire import Scope
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.archive import ArchiveValue, Archiving, refuse_non_archives
 from langgraph_om.features.evict import Evicting
@@ -52,6 +51,7 @@ from langgraph_om.features.working import KnownOfUser
 from langgraph_om.features.working.memory import WorkingMemory
 from langgraph_om.models.model_value import ModelValue
 from langgraph_om.models.pool import choose_models
+from langgraph_om.parts import Scope
 from langgraph_om.runtime.actor import Actor
 from langgraph_om.runtime.executors import BackgroundBuffering, Executor
 from langgraph_om.runtime.hooks import Hooks, check_hooks
@@ -416,9 +416,7 @@ def _read_retrieval(options: MemoryOptions) -> RetrievalConfig | None:
     config = RetrievalConfig.read(options.retrieval)
     if options.archive is not None:
         return config
-    logger.info(
-        "`retrieval` without an `archive`: the tool `recall` reads the current thread alone"
-    )
+    logger.info("`retrieval` without an `archive`: the tool `recall` reads only the current thread")
     if config.has("scope") and config.scope == "resource":
         msg = (
             "`retrieval.scope` is 'resource' and there is no `archive`, which keeps the messages "

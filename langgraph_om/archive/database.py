@@ -90,7 +90,7 @@ def _choose_server_options(url: URL) -> dict[str, Any]:
 def _choose_sqlite_options(url: URL) -> dict[str, Any]:
     file = url.database or ""
     if file and not file.startswith((":", "file:")) and not Path(file).absolute().parent.is_dir():
-        msg = f"`archive` is {url!r}, whose folder is not there; make it, or pass another URL"
+        msg = f"`archive` is {url!r}, and its folder doesn't exist; create it, or pass another URL"
         raise ConfigurationError(msg)
     arguments: dict[str, Any] = {} if "timeout" in url.query else {"timeout": MAX_WAIT_SECONDS}
     options: dict[str, Any] = {"connect_args": arguments}
@@ -123,7 +123,7 @@ def _describe_missing_driver(url: URL, shown: str, error: ImportError) -> str:
             f"`archive` is {shown}, which needs the package 'psycopg' ({error}); install it with "
             f"`pip install 'langgraph-om[postgres]'`"
         )
-    return f"`archive` is {shown}, whose driver is missing ({error}); install it, or leave it out"
+    return f"`archive` is {shown}, and its driver is missing ({error}); install it, or leave it out"
 
 
 def _prepare_sqlite(connection: Any, record: object) -> None:
@@ -191,12 +191,12 @@ _SETUP_LOCK = 0x6F6D5F736368656D
 _NOT_ALLOWED = "42501"
 """PostgreSQL's `insufficient_privilege`."""
 _NO_TABLES = (
-    "the archive's tables are not there, and this role cannot make them: {reason}; have them made "
-    "once by a role that may, with SQLAlchemyArchive(url).setup()"
+    "the archive's tables don't exist, and this role can't create them: {reason}; create them "
+    "once with a role that may: SQLAlchemyArchive(url).setup()"
 )
 _TRACES = (
-    "the archive has deleted the rows, and traces of their text are left in its file and in the "
-    "log beside it (`-wal`), which could not be written anew: {reason}; delete once more"
+    "the archive deleted the rows, but traces of their text remain in its file and in its "
+    "`-wal` log, which could not be rewritten: {reason}; delete again"
 )
 _READER_PATIENCE = 5_000
 """Milliseconds that a deletion waits for readers of SQLite's log, while writers wait for it."""
@@ -302,7 +302,9 @@ class Database:
         except (SQLAlchemyError, self.engine.dialect.loaded_dbapi.Error) as error:
             raise ArchiveError(_TRACES.format(reason=error)) from error
         if not is_done:
-            raise ArchiveError(_TRACES.format(reason="somebody else still reads it as it was"))
+            raise ArchiveError(
+                _TRACES.format(reason="another connection still reads the old state")
+            )
 
     def setup(self) -> None:
         """Prepare the storage. Every other call does so on first use; doing it again is harmless.

@@ -225,14 +225,14 @@ def _check_move(
         msg = f"there is no thread {thread_id!r} in the archive, so it cannot be moved"
     elif own is not None and own.parent is not None:
         msg = (
-            f"the thread {thread_id!r} runs within {own.parent!r} and goes where that one goes; "
+            f"the thread {thread_id!r} runs within {own.parent!r} and moves with it; "
             f"move {own.parent!r}"
         )
     elif owners.isdisjoint({resource_id, to_resource_id}):
         whose = "nobody yet" if owners == {None} else "another resource"
         msg = (
             f"`resource_id` is {resource_id!r}, and the thread {thread_id!r} belongs to {whose}; "
-            f"pass whose it is now"
+            f"pass its current owner"
         )
     else:
         return

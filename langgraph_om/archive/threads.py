@@ -92,7 +92,7 @@ def lock_thread(
         if found.resource_id is not None:
             msg = (
                 f"`resource_id` is {resource_id!r}, and the thread {thread_id!r} belongs to "
-                f"another resource; write to it under its own, or to another thread"
+                f"another user; pass that `resource_id`, or another thread"
             )
             raise ConfigurationError(msg)
         give_thread(connection, thread_id, None, resource_id)

@@ -174,7 +174,7 @@ class SchemaForm:
 
     def __post_init__(self) -> None:
         if self.json_schema.get("type") != "object":
-            msg = _tell_of_schema(self.schema, "which describes no object")
+            msg = _tell_of_schema(self.schema, "which doesn't describe an object")
             raise ConfigurationError(msg)
 
     @cached_property
@@ -201,7 +201,9 @@ class SchemaForm:
         try:
             kind.check_schema(self.schema)
         except SchemaError as error:
-            msg = _tell_of_schema(self.schema, f"which is no valid JSON Schema ({error.message})")
+            msg = _tell_of_schema(
+                self.schema, f"which is not a valid JSON Schema ({error.message})"
+            )
             raise ConfigurationError(msg) from error
         return kind(self.schema)
 
@@ -236,7 +238,7 @@ class SchemaForm:
             try:
                 given = json.loads(given)
             except ValueError as error:
-                msg = f"`memory` is no JSON: {error}"
+                msg = f"`memory` is not JSON: {error}"
                 raise InvalidError(msg) from error
         if not isinstance(given, Mapping):
             msg = f"`memory` is {type(given).__name__}; write an object with the fields that change"
@@ -244,7 +246,7 @@ class SchemaForm:
         try:
             whole = json.loads(json.dumps(given))
         except (TypeError, ValueError, RecursionError) as error:
-            msg = f"`memory` holds what JSON does not know: {error}"
+            msg = f"`memory` has a value that JSON can't represent: {error}"
             raise InvalidError(msg) from error
         return cast("dict[str, Any]", _clean(whole))
 
@@ -306,7 +308,7 @@ def _clean(value: Any, path: tuple[str | int, ...] = ()) -> Any:
     if isinstance(value, list):
         return [_clean(inner, (*path, at)) for at, inner in enumerate(value)]
     if isinstance(value, float) and not isfinite(value):
-        raise InvalidError(_tell_problem(path, f"{value} is no number in JSON"))
+        raise InvalidError(_tell_problem(path, f"{value} is not a number in JSON"))
     if isinstance(value, int) and value.bit_length() > _INTEGER_BITS:
         raise InvalidError(_tell_problem(path, "the number is too large; write it as a string"))
     return value

@@ -53,7 +53,8 @@ from langgraph_om.core.record.window import (
     find_chunk_end,
     select_live_chunks,
 )
-from langgraph_om.core.wire import ColdCache, MemoryRecord, Operation, Trigger
+from langgraph_om.core.wire import ColdCache, MemoryRecord, Operation
+from langgraph_om.parts import Trigger
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,23 +11,24 @@ LangChain's, or one derived where a message has none (`content/message_keys.py`)
 # Without `from __future__ import annotations`: at run time, the classes must know which of their
 # keys are required. So what a type is made of stands above it.
 
-from collections.abc import Mapping
 from typing import Any, Final, Literal, NotRequired, Required
 
 from typing_extensions import TypedDict
+
+from langgraph_om.parts import (
+    ActorWindow,
+    Limits,
+    Scope,
+    StatusData,
+    SteeringAction,
+    Trigger,
+)
 
 Operation = str
 """A kind of work: `"observation"` of this thread, `"reflection"` of the log, or `OTHERS`."""
 
 OTHERS: Final = "others"
 """Observation of other threads, whose log this one shares."""
-
-Scope = Literal["thread", "resource"]
-"""Whose log it is: the thread's own, or one that all threads of a resource share."""
-
-Trigger = Literal["threshold", "idle", "provider", "request"]
-"""Why buffered work is activated: the window or the log has reached its threshold, the conversation
-goes on after a pause, another provider answers, or somebody asked for it."""
 
 Hints = dict[str, str | None]
 """What an observation states beside its items where features ask for it, by name; `None` for what
@@ -220,16 +221,6 @@ class Head(TypedDict):
     """How many messages and observations its view left out then; missing where none ever did."""
 
 
-class ActorWindow(TypedDict):
-    """How long a prompt one of the Actor's models reads."""
-
-    tokens: int
-    """The most that the model reads."""
-    source: Literal["option", "profile", "refused"]
-    """Who said so: the option `max_input_tokens`, the model's profile, or its provider, when it
-    refused a prompt as too long."""
-
-
 class Trip(TypedDict):
     """Why a turn was ended without an answer."""
 
@@ -345,20 +336,6 @@ class TitleState(TypedDict, total=False):
     """Whether a person set it and no part of the stream has told of it yet."""
     usage: Usage
     """What asking for it has cost."""
-
-
-SteeringAction = Literal[
-    "remember",
-    "forget",
-    "correct",
-    "pin",
-    "unpin",
-    "pin-message",
-    "unpin-message",
-    "undo",
-    "end",
-]
-"""What a person does to an item, or how the user ends a standing instruction."""
 
 
 class ItemPlace(TypedDict):
@@ -615,14 +592,6 @@ class MemoryRecord(TypedDict, total=False):
 
 
 # --- Events: what all of a cycle have ------------------------------------------------------------
-
-
-class Limits(TypedDict):
-    """The limits in force, for those who watch the stream."""
-
-    messageTokens: int
-    observationTokens: int
-    scope: Scope
 
 
 class CycleEvent(TypedDict):
@@ -1173,79 +1142,6 @@ class Tripwire(TypedDict):
     thread_id: str
 
 
-class WindowSize(TypedDict):
-    """How full a window is."""
-
-    tokens: int
-    threshold: int
-    """The tokens at which work is due."""
-
-
-class ActiveWindows(TypedDict):
-    """Unobserved messages, and the log."""
-
-    messages: WindowSize
-    observations: WindowSize
-
-
-class BufferedObservations(TypedDict):
-    """The chunks that fit the conversation."""
-
-    chunks: int
-    messageTokens: int
-    """Of the messages that they cover."""
-    projectedMessageRemoval: int
-    """Of the messages that an activation would remove from the window now."""
-    observationTokens: int
-    status: Literal["idle", "running", "complete"]
-
-
-class ReflectionState(TypedDict):
-    """The buffered reflection; zeros where there is none."""
-
-    inputObservationTokens: int
-    """What it read."""
-    observationTokens: int
-    """What it wrote."""
-    status: Literal["idle", "running", "complete"]
-
-
-class BufferedWindows(TypedDict):
-    """What was made ahead of need."""
-
-    observations: BufferedObservations
-    reflection: ReflectionState
-
-
-class Windows(TypedDict):
-    """Both windows, and what is buffered for them."""
-
-    active: ActiveWindows
-    buffered: BufferedWindows
-
-
-class ActorWindowData(ActorWindow):
-    """How long a prompt the Actor's model reads, and what follows from it."""
-
-    scaledFrom: NotRequired[int]
-    """Only where limits were scaled down: how large messages and observations might have grown."""
-    scaledTo: NotRequired[int]
-    """How large they may grow now."""
-
-
-class StatusData(TypedDict):
-    """The state of memory before a call of the Actor's model."""
-
-    windows: Windows
-    recordId: str
-    threadId: str
-    stepNumber: int
-    """Calls of the Actor's model since the newest human message, 0-based."""
-    generationCount: int
-    actorWindow: NotRequired[ActorWindowData]
-    """Missing while nobody has said how long a prompt the Actor's model reads."""
-
-
 class Status(TypedDict):
     """The Actor is next."""
 
@@ -1291,11 +1187,3 @@ Event = (
     | Status
 )
 """A memory event; `type` says which, and `operation` where several have the same one."""
-
-
-class Part(TypedDict):
-    """A part of the custom stream: what users see of an event, as `core/events.py` writes it."""
-
-    type: str
-    """`data-om-` and the type of the event."""
-    data: Mapping[str, Any]

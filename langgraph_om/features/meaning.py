@@ -393,7 +393,7 @@ class Meaning:
         self._forget(task)
         if not self._has_failed:
             text = (
-                "thread %r: its texts could not be made searchable, they are tried again with the "
+                "thread %r: its texts could not be indexed; memory tries again with the "
                 "next turn: %s: %s"
             )
             logger.warning(text, task.who.thread_id, type(error).__name__, error)

@@ -29,7 +29,7 @@ def pin_message(runner: StepRunner, message_id: str, state: Any) -> Update:
     if not found:
         msg = (
             f"no message has the id {wanted!r}; pass the id of one that is in the state. One that "
-            f"was evicted can be noted with `remember`"
+            f"was evicted can be kept with `remember`"
         )
         raise ItemError(msg)
     others = [each for each in list_pinned(record) if name_pinned(each) != wanted]

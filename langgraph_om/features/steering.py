@@ -12,8 +12,8 @@ from langgraph_om.core.events import iso
 from langgraph_om.core.items import list_items
 from langgraph_om.core.observe.transcript import format_day
 from langgraph_om.core.record.steering import CORRECTED, NOTED, find_item, write_item
-from langgraph_om.core.wire import SteeringAction
 from langgraph_om.errors import ConfigurationError
+from langgraph_om.parts import SteeringAction
 from langgraph_om.runtime.acting import Update, check_text, make_act_id
 from langgraph_om.runtime.runner import StepRunner
 
@@ -64,7 +64,7 @@ def _check_item(text: object) -> str:
     words = check_text("text", text)
     if len(words) > MAX_ITEM_CHARACTERS:
         msg = (
-            f"`text` has {len(words)} characters; pass {MAX_ITEM_CHARACTERS} at most, as it stands "
+            f"`text` has {len(words)} characters; pass {MAX_ITEM_CHARACTERS} at most: it is "
             f"in every prompt and is never condensed"
         )
         raise ConfigurationError(msg)

@@ -254,7 +254,7 @@ def _ask(info: CycleInfo, exchange: Sequence[Entry], told: Any) -> EffectFlow[Ti
     }
     if error is not None:
         found["error"] = error
-        yield Warn("thread %r: no title came of it: %s", (thread_id, error))
+        yield Warn("thread %r: no title was made: %s", (thread_id, error))
     if title is not None and info.settings.parts.storage is not None and thread_id:
         yield from _archive(thread_id, title, tally.at or info.started)
     return found
@@ -346,7 +346,7 @@ def _take_in(settings: Settings, record: MemoryRecord, now: datetime) -> EffectF
     if found == "running":
         return []
     if not isinstance(found, Mapping) or found.get("type") != "titled":
-        error = "lost: the question is not known here, it ended with its process"
+        error = "lost: the question is not known here; it ended with its process"
         found = {"type": "titled", "by": "memory", "title": None, "at": iso(now), "error": error}
     return _tell_found(settings, record, cast("Titled", {**found, "id": cycle_id}), now)
 

@@ -162,7 +162,7 @@ def check_removal(channel: BaseChannel[Any, Any, Any], messages_key: str, option
         return
     msg = (
         f"`{option}` is True, and {_name_reducer(channel)} of the state's `{messages_key}` does "
-        f"not know `RemoveMessage`, so that no message can leave the conversation; use "
+        f"not know `RemoveMessage`, so messages can't be removed; use "
         f"`add_messages` of `langgraph.graph.message`, as in `Annotated[list, add_messages]`, or "
         f"leave `{option}` out"
     )

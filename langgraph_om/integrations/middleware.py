@@ -560,8 +560,8 @@ def _read_channels() -> Mapping[str, BaseChannel[Any, Any, Any]]:
 
 _REPLACEABLE = "SummarizationMiddleware"
 _TWO_SUMMARIES = (
-    "a summarization middleware runs beside the memory: it replaces messages before they are "
-    "observed, and both are paid for; leave it out"
+    "a summarization middleware runs next to the memory: it replaces messages before they are "
+    "observed, and you pay for both; leave it out"
 )
 
 

@@ -24,7 +24,8 @@ from langgraph.stream import ProtocolEvent, StreamChannel, StreamTransformer
 from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.plan import Decision
 from langgraph_om.core.record.record import complete_record
-from langgraph_om.core.wire import Event, MemoryRecord, Part
+from langgraph_om.core.wire import Event, MemoryRecord
+from langgraph_om.parts import Part
 from langgraph_om.runtime.flows import ResultT, adrive, drive, in_thread
 from langgraph_om.runtime.run import acting
 from langgraph_om.runtime.runner import RunScope, StepRunner, only_folding

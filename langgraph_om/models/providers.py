@@ -251,7 +251,7 @@ def chat_model(name: str, options: Mapping[str, Any] | None = None) -> BaseChatM
         if key is not None:
             msg = f"the model {name!r} needs a key; set the environment variable {key}"
             raise ConfigurationError(msg) from None
-        msg = f"the model {name!r} cannot be made: {type(error).__name__}: {error}"
+        msg = f"the model {name!r} cannot be created: {type(error).__name__}: {error}"
         raise ConfigurationError(msg) from error
 
 
@@ -295,8 +295,8 @@ def check_default() -> None:
     needs = find_needs(DEFAULT_MODEL)
     if needs:
         msg = (
-            f"memory has no model: none is named, and it knows no agent's model. Pass one, such as "
-            f"ObservationalMemory(model={EXAMPLE!r}); or, for the default model "
+            f"memory has no model: none is named, and the agent's model isn't known. Pass one, such "
+            f"as ObservationalMemory(model={EXAMPLE!r}); or, for the default model "
             f"{DEFAULT_MODEL!r}, {' and '.join(needs)}"
         )
         raise ConfigurationError(msg)

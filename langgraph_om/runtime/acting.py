@@ -157,7 +157,7 @@ class GraphThread:
         check_graph(self.graph, self.runner.messages_key, self.config)
         is_certain = self.is_fork or self._wait <= 0
         if not is_certain and _is_in_run(var_child_runnable_config.get(), self):
-            raise _describe_busy(self, "which is the one that this is called in")
+            raise _describe_busy(self, "and this call is part of that run")
         waited_for, pause = 0.0, _FIRST_PAUSE
         while True:
             state = yield from self.get_state(self.config)
@@ -186,9 +186,10 @@ class GraphThread:
                     raise
                 yield Pause(_LONGEST_PAUSE)  # a server refuses while a run is under way
                 continue
+            before = self.runner.record(state)
             state = None if self.is_fork else (yield from self.get_state(self.config))
             if state is None or self._has(state, act):
-                record_act(update, self.id, self._name_resource(), began)
+                record_act(update, before, self.id, self._name_resource(), began)
                 if state is not None:
                     yield from self._tell_archive(self.runner.record(state))
                 return act
@@ -211,7 +212,7 @@ class GraphThread:
         except ArchiveLacksError:
             pass  # it was deleted, and nothing of it is served
         except ArchiveError as error:
-            text = "thread %r: the archive failed and still serves the log of before: %s"
+            text = "thread %r: the archive failed and still serves the previous log: %s"
             logger.warning(text, self.id, error)
 
     def _write(self, update: Update, state: Any, act: str) -> Requests[None]:
@@ -418,7 +419,7 @@ def choose_node(nodes: Iterable[str]) -> str:
     if len(answering) == 1:
         return str(answering[0])
     msg = (
-        f"the thread ran no node yet; pass `as_node` to `memory.of`, the node that answers, one of "
-        f"{names}"
+        f"the thread has not run a node yet; pass `as_node` to `memory.of`, the node that answers, "
+        f"one of {names}"
     )
     raise ConfigurationError(msg)

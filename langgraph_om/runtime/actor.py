@@ -17,7 +17,7 @@ from langgraph_om.core.config.thresholds import (
     select_learned,
 )
 from langgraph_om.core.tokens.estimate import EstimatingCounter
-from langgraph_om.core.wire import ActorWindow, MemoryRecord
+from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.models.providers import (
     find_image_provider,
@@ -26,6 +26,7 @@ from langgraph_om.models.providers import (
     name_actor,
     write_schema,
 )
+from langgraph_om.parts import ActorWindow
 from langgraph_om.runtime.run import Runs, find_acting
 
 _WINDOW_PART: Final = 0.8
@@ -207,7 +208,7 @@ class Actor:
         """Note that one of the Actor's models took a prompt without a form that it refused."""
         self.left_out[model] = self.left_out.get(model, frozenset()) | {form}
         self._runs.warn_once(
-            "the Actor's model %r refused a prompt and took it without %s", model, what
+            "the Actor's model %r rejected a prompt and accepted it without %s", model, what
         )
 
     def _fit_all(self) -> None:

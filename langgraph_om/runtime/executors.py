@@ -178,7 +178,7 @@ class Claims:
             answer = ask()
         except Exception as error:  # noqa: BLE001 - no archive stops a turn, whatever it raises
             if not self._is_failing:
-                logger.warning("the archive failed, jobs go on without it: %s", error)
+                logger.warning("the archive failed; jobs continue without it: %s", error)
             self._is_failing = True
             return None
         self._is_failing = False
@@ -422,7 +422,7 @@ class BackgroundBuffering(SharingExecutor):
         try:
             result = job.context.run(work)
         except BaseException:
-            logger.exception("a buffering job ended with an error; its messages stay as they are")
+            logger.exception("a background job raised an error; its messages stay as they are")
             return None  # it is begun again when its claim ends
         if job.is_forgotten or (claims := self.claims) is None:
             return None if job.is_forgotten else result
@@ -430,8 +430,8 @@ class BackgroundBuffering(SharingExecutor):
         keep = partial(claims.archive.finish, job.cycle_id, claims.owner, result)
         if not is_ours or (job.is_claimed and claims.ask(keep) is False):
             logger.warning(
-                "the job %r is another worker's by now, or its thread was deleted; what came of it "
-                "here is dropped",
+                "the job %r was taken over by another worker, or its thread was deleted; this "
+                "result is dropped",
                 job.cycle_id,
             )
             return None

@@ -223,7 +223,7 @@ def _ask_executor(method: str, function: Callable[[], Any], otherwise: Any) -> R
     done: CallReply = yield Call(function, f"om_{method}")
     if done.error is None:
         return done.value
-    logger.warning("the executor's `%s` failed, and the turn goes on: %r", method, done.error)
+    logger.warning("the executor's `%s` failed; the turn continues: %r", method, done.error)
     return otherwise
 
 

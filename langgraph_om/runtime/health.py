@@ -18,7 +18,7 @@ def check(runner: StepRunner, *, ask: bool) -> EffectFlow[list[str]]:
     """
     problems: list[str] = []
     if runner.is_closed:
-        problems.append("the memory is closed, and starts no background work")
+        problems.append("the memory is closed and starts no background jobs")
     if runner.archive is not None:
         read = partial(runner.archive.thread, "om-check")
         reached: CallReply = yield Call(read, "om_check", runner.deadline)
@@ -32,5 +32,5 @@ def check(runner: StepRunner, *, ask: bool) -> EffectFlow[list[str]]:
         question = HumanMessage("Are you there? Answer with one word.")
         answer: ModelReply = yield AskModel("observer", [question])
         if answer.error is not None:
-            problems.append(f"the Observer's model gave no answer: {answer.error}")
+            problems.append(f"the Observer's model didn't answer: {answer.error}")
     return problems

@@ -91,7 +91,7 @@ def check_hooks(hooks: object, debug: object) -> Hooks:
             raise ConfigurationError(msg)
         _check_arguments(f"hooks[{name!r}]", function, 1 if name in LIFECYCLE else 2)
     if debug is not None and (not callable(debug) or is_async(debug) or _yields(debug)):
-        msg = f"`on_debug_event` is {debug!r}; pass a function of one mapping that is not async"
+        msg = f"`on_debug_event` is {debug!r}; pass a synchronous function of one mapping"
         raise ConfigurationError(msg)
     if debug is not None:
         _check_arguments("on_debug_event", debug, 1)

@@ -149,14 +149,14 @@ def carry_out_request(settings: Settings, request: Mapping[str, Any]) -> EffectF
 def _check(settings: Settings, request: Mapping[str, Any]) -> JobRequest:
     version = request.get("version") if isinstance(request, Mapping) else None
     if version != VERSION:
-        msg = f"`request` has the version {version!r}, and this one is read: {VERSION}"
+        msg = f"`request` has version {version!r}; this package reads version {VERSION}"
         raise ConfigurationError(msg)
     own, theirs = digest_settings(settings), request["settings"]
     others = [name for name in {**own, **theirs} if own.get(name) != theirs.get(name)]
     if others:
         msg = (
-            f"the job {request['cycle_id']!r} was asked for with another "
-            f"{', '.join(f'`{name}`' for name in sorted(others))}; make the worker's "
+            f"the job {request['cycle_id']!r} was requested with another "
+            f"{', '.join(f'`{name}`' for name in sorted(others))}; create the worker's "
             f"ObservationalMemory with the same options"
         )
         raise ConfigurationError(msg)

@@ -156,7 +156,7 @@ class Runs:
         if configurable.get(_CHECKPOINTER) is not None and any(":" in part for part in around):
             self.warn_once(
                 "thread %r: the agent in the node %r begins with a long history and without "
-                "memory: as a node of another graph it starts anew in each run, and observes the "
+                "memory: as a node of another graph it starts over in each run, and observes the "
                 "whole history again. Compile the agent with `checkpointer=True`, or put memory on "
                 "the graph around it",
                 thread_id,

@@ -167,8 +167,7 @@ class StepRunner:
         except RuntimeError:
             return
         self.runs.warn_once(
-            "`%s` blocks the event loop that it is called in until the models have answered; await "
-            "`%s`",
+            "`%s` blocks the event loop until the models have answered; await `%s`",
             method,
             ".a".join(method.split(".")),
         )
@@ -224,7 +223,7 @@ class StepRunner:
         if not self.is_closed or settings.thresholds.buffer_tokens is None:
             return settings
         self.runs.warn_once(
-            "the memory is closed and goes on without background work; a turn waits where its "
+            "the memory is closed and works without background jobs; a turn waits when its "
             "messages or observations exceed `block_after`"
         )
         return replace(settings, thresholds=settings.thresholds.without_buffering())
@@ -325,8 +324,8 @@ class StepRunner:
         self.runs.warn_once(
             f"thread {step.record['thread_id']!r}: {len(step.lost)} message(s) of about "
             f"{sum(step.lost)} tokens left the conversation before they were observed, and {rest}. "
-            f"If a hook, a node or the caller shortens the conversation, leave that out: memory "
-            f"keeps the prompt short by itself, at `message_tokens`"
+            f"If a hook, a node or the caller shortens the conversation, remove that: memory "
+            f"keeps the prompt short, at `message_tokens`"
         )
 
     def _look_at_answers(self, step: Step) -> None:
@@ -336,7 +335,7 @@ class StepRunner:
         self._unshown += any(message.type == "ai" for message in new)
         if self._unshown == _MOST_UNSHOWN:
             self.runs.warn_once(
-                "thread %r: observations are made, and no model is shown them: the node that calls "
+                "thread %r: observations are made, but no model sees them: the node that calls "
                 "the Actor's model passes something else, such as `state['messages']`; pass "
                 "`memory.llm_input_messages(state)`",
                 step.record["thread_id"],
@@ -420,7 +419,7 @@ class StepRunner:
         if actor and context.calls.actor is None and self.models.asks_actor:
             msg = (
                 f"the job is for memory that asks the agent's own model, {actor}, which this "
-                f"process has not met: build the agent here with this memory, or name a model for "
+                f"process doesn't know: build the agent here with this memory, or name a model for "
                 f"both, ObservationalMemory(model=...)"
             )
             raise ConfigurationError(msg)
@@ -460,9 +459,9 @@ class StepRunner:
         self._unshown = _MOST_UNSHOWN + 1
         if self.actor.budget is not None and not self.actor.list_windows(step.record):
             self.runs.warn_once(
-                "`token_budget` is a part of what the Actor's model reads, and nobody has said how "
-                "much that is: until a prompt is refused as too long, the limits are those without "
-                "it; set `max_input_tokens`, or the `profile` of the model"
+                "`token_budget` is a fraction of the Actor's context window, which isn't known: "
+                "until a prompt is rejected as too long, the default limits hold; "
+                "set `max_input_tokens`, or the `profile` of the model"
             )
         if step.view.leaves_out:
             self.runs.warn_once(

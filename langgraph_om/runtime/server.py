@@ -91,7 +91,7 @@ class ServerClient:
                 if self._url is None and "langgraph_api" not in sys.modules:
                     msg = (
                         "`ServerBuffering()` has no `url`, which is for processes of a LangGraph "
-                        "server, and this is none; pass the server's URL, or a client"
+                        "server, and this isn't one; pass the server's URL or a client"
                     )
                     raise ConfigurationError(msg)
                 self._client = _make_client(self._url)
@@ -174,7 +174,7 @@ class ServerBuffering(SharingExecutor):
         keep_runs: bool = False,
     ) -> None:
         if url is not None and client is not None:
-            msg = "`url` and `client` are both given; pass the one that shall be used"
+            msg = "`url` and `client` are both given; pass one of them"
             raise ConfigurationError(msg)
         self._graph, self._keeps = graph, keep_runs
         self._max_pending = check_count("max_pending", max_pending)

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from langgraph_om.core.content.text import for_terminal
 from langgraph_om.core.items import find_spans
-from langgraph_om.core.wire import Event
+from langgraph_om.core.wire import Event, MemoryRecord
 
 logger = logging.getLogger("langgraph_om")
 
@@ -77,7 +77,6 @@ def log_cycles(events: Sequence[Mapping[str, Any]]) -> None:
                 logger.warning(text, told["thread_id"], left_out)
 
 
-_OPERATIONS: Final = {"observation": "create_memory", "reflection": "update_memory"}
 _ACTS: Final = {"remember": "create_memory", "forget": "delete_memory"}
 """Any other act of a person updates memory."""
 _COUNT: Final = "gen_ai.memory.record.count"
@@ -113,8 +112,8 @@ def record_cycle(event: Event) -> None:
     if event["type"] not in _ENDS:
         return
     told: Mapping[str, Any] = event
-    operation = _OPERATIONS.get(told["operation"])
-    backend = _find_backend() if operation is not None and not told.get("discarded") else None
+    operation = "update_memory" if told["operation"] == "reflection" else "create_memory"
+    backend = None if told.get("discarded") else _find_backend()
     if backend is None:
         return
     end = int(datetime.fromisoformat(told["at"]).timestamp() * 1e9)
@@ -129,12 +128,11 @@ def record_cycle(event: Event) -> None:
     else:
         number = sum(told.get(kind) or 0 for kind in ("dropped", "joined", "shortened"))
     span = backend.tracer.start_span(
-        str(operation),
+        operation,
         start_time=end - told["duration_ms"] * 1_000_000,
         attributes={
             **common,
-            **_name_owner(told["thread_id"], told.get("resource_id")),
-            "gen_ai.memory.store.id": told["record_id"],
+            **_name_owner(told["thread_id"], told.get("resource_id"), told["record_id"]),
             **({} if error else {_COUNT: number}),
             **{f"gen_ai.usage.{kind}_tokens": count for kind, count in spent.items()},
             "langgraph_om.cycle.id": told["cycle_id"],
@@ -151,29 +149,43 @@ def record_cycle(event: Event) -> None:
         backend.tokens.record(count, {**common, "gen_ai.token.type": kind})
 
 
-def _name_owner(thread_id: str | None, resource_id: str | None) -> dict[str, Any]:
-    """Return the attributes that say whose memory it is."""
-    names = {"gen_ai.conversation.id": thread_id, "enduser.id": resource_id}
-    return {key: name for key, name in names.items() if name is not None}
+def _name_owner(
+    thread_id: str | None, resource_id: str | None, store_id: str | None
+) -> dict[str, str]:
+    """Return the attributes that say whose memory it is; a store is a record, or a user's all."""
+    names = {
+        "gen_ai.conversation.id": thread_id,
+        "enduser.id": resource_id,
+        "gen_ai.memory.store.id": store_id,
+    }
+    return {key: name for key, name in names.items() if name}
 
 
 def record_act(
-    events: Sequence[Mapping[str, Any]], thread_id: str | None, resource_id: str | None, began: int
+    events: Sequence[Mapping[str, Any]],
+    record: MemoryRecord,
+    thread_id: str | None,
+    resource_id: str | None,
+    began: int,
 ) -> None:
     """Record what a person did to memory, if it was done to an observation.
 
     Args:
         events: The update, whose first event is the act.
+        record: The memory before.
         began: Nanoseconds since 1970.
     """
     if events[0]["type"] == "steered":
         operation = _ACTS.get(events[0]["action"], "update_memory")
-        _record(operation, began, {**_name_owner(thread_id, resource_id), _COUNT: 1})
+        about = _name_owner(thread_id, resource_id, record["id"])
+        _record(operation, began, {**about, _COUNT: 1})
 
 
-def record_deletion(thread_id: str | None, resource_id: str | None, began: int) -> None:
+def record_deletion(
+    thread_id: str | None, resource_id: str | None, store_id: str, began: int
+) -> None:
     """Record that a thread, or a resource with all of its threads, was deleted."""
-    _record("delete_memory_store", began, _name_owner(thread_id, resource_id))
+    _record("delete_memory_store", began, _name_owner(thread_id, resource_id, store_id))
 
 
 def _record(operation: str, began: int, attributes: Mapping[str, Any]) -> None:
@@ -186,11 +198,17 @@ def _record(operation: str, began: int, attributes: Mapping[str, Any]) -> None:
 
 
 def record_search(
-    search: Callable[[], dict[str, Any]], thread_id: str, resource_id: str | None, mode: object
+    search: Callable[[], dict[str, Any]],
+    record: MemoryRecord,
+    thread_id: str,
+    resource_id: str | None,
+    mode: object,
 ) -> dict[str, Any]:
     """Return the answer to a call of recall, and record it as a span around what it asks.
 
     Args:
+        search: Answers the call.
+        record: The memory of the thread.
         mode: What a model asked for; anything but `threads` and `search` counts as `messages`.
     """
     backend = _find_backend()
@@ -198,7 +216,7 @@ def record_search(
         return search()
     attributes = {
         "gen_ai.operation.name": "search_memory",
-        **_name_owner(thread_id, resource_id),
+        **_name_owner(thread_id, resource_id, record["id"]),
         "langgraph_om.recall.mode": mode if mode in ("threads", "search") else "messages",
     }
     with backend.tracer.start_as_current_span(

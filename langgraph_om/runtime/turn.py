@@ -14,7 +14,8 @@ from langgraph_om.core.events import to_part
 from langgraph_om.core.record.fold import fold_events
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.step.step import Step
-from langgraph_om.core.wire import Event, MemoryRecord, Part
+from langgraph_om.core.wire import Event, MemoryRecord
+from langgraph_om.parts import Part
 from langgraph_om.runtime.runner import RunScope, StepRunner
 from langgraph_om.runtime.state import read_messages
 

@@ -21,11 +21,12 @@ from langgraph_om.core.content.text import CONTROL, DIRECTION, SURROGATE, for_te
 from langgraph_om.core.items import list_items
 from langgraph_om.core.record.record import log_tokens
 from langgraph_om.core.record.standing import read_rules
-from langgraph_om.core.wire import MemoryRecord, StatusData
+from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError, ItemError, ObservationalMemoryError, SourceError
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.models.pool import ModelPool
 from langgraph_om.models.providers import Sampling
+from langgraph_om.parts import StatusData
 from langgraph_om.runtime.acting import Update
 from langgraph_om.tools.changes import build_update
 from langgraph_om.tools.doctor import advise_on_price, diagnose, name_actor_of
@@ -96,7 +97,7 @@ class Job:
             SourceError: When there is no such thread.
         """
         if not self.thread and self.args.record is None and self.args.archive is None:
-            msg = "say which memory is meant: add --thread ID"
+            msg = "name a memory: add --thread ID"
             raise SourceError(msg)
         state = await self.source.state(self.thread)
         if state is None:

@@ -118,7 +118,7 @@ def _advise_on_messages(step: Step, reading: CacheReading | None) -> Iterator[Ad
         yield Advice(
             "large-message",
             f"{count(number, 'unobserved message')} of {kind!r} take more than half of the "
-            f"threshold each; let the tool answer shorter, or raise message_tokens",
+            f"threshold each; have the tool return less, or raise message_tokens",
         )
 
 

@@ -140,7 +140,7 @@ def _check_file(place: str, table: str) -> str:
         raise SourceError(msg)
     with closing(sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)) as opened:
         if not opened.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
-            kinds = "`--checkpointer` and `--archive` are two kinds of databases"
+            kinds = "`--checkpointer` and `--archive` are different kinds of databases"
             msg = f"{path!r} has no table {table!r}: {kinds}, and nothing was written to this one"
             raise SourceError(msg)
     return path

@@ -22,7 +22,8 @@ from langgraph_om.core.record.record import (
     write_log,
     write_range,
 )
-from langgraph_om.core.wire import Group, MemoryRecord, StatusData
+from langgraph_om.core.wire import Group, MemoryRecord
+from langgraph_om.parts import StatusData
 
 OPERATIONS: Final = {
     "observation": "observing messages",

@@ -277,7 +277,7 @@ class FileSource(Source):
 # --- The memory in an archive --------------------------------------------------------------------
 
 _MAX_COMMITS: Final = 20
-_NO_RESOURCE: Final = "say which memory is meant: add --resource ID, or --thread ID"
+_NO_RESOURCE: Final = "name a memory: add --resource ID, or --thread ID"
 _GROUP: Final[Mapping[str, Any]] = {
     "kind": "observation",
     "ranges": [],
@@ -351,8 +351,8 @@ class ArchiveSource(Source):
     async def change(self, thread: str, build: Change) -> str:
         if thread:
             msg = (
-                "an archive keeps what a thread once observed and is not its memory; name the "
-                "checkpointer, or with a shared log `--resource ID`"
+                "an archive keeps a thread's past observations, not its memory; name the "
+                "checkpointer or, with a shared log, `--resource ID`"
             )
             raise SourceError(msg)
         return await asyncio.to_thread(self.change_log, build)

@@ -25,8 +25,9 @@ from langgraph_om.core.record.standing import select_log, select_standing
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.step.inspect import build_status
 from langgraph_om.core.tokens.counter import count_messages
-from langgraph_om.core.wire import MemoryRecord, StatusData
+from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
+from langgraph_om.parts import StatusData
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.state import read_stored_record, values_of
 from langgraph_om.tools.shown import (
@@ -102,7 +103,7 @@ def restore(runner: StepRunner, resource_id: str, generation: int) -> MemoryReco
     sharing, archive = runner.settings.parts.sharing, runner.archive
     if sharing is None or archive is None:
         msg = (
-            '`restore` is for scope="resource"; a thread\'s record is put in force again by '
+            '`restore` is for scope="resource"; restore a thread\'s record with '
             '`graph.update_state(config, {"om": record})`'
         )
         raise ConfigurationError(msg)

@@ -1,108 +1,75 @@
-"""The moving picture of a memory that grows, from a run of the quickstart's story.
+"""The picture of a conversation that grows and a prompt that doesn't, at the recommended budget.
 
-    PYTHONPATH=examples python tests/benchmarks/growing.py docs    # writes docs/growing.svg
+    PYTHONPATH=.:examples:tests/benchmarks python tests/benchmarks/growing.py docs  # growing.svg
 
-Models are deterministic, so the picture is the same each time. Each day of the story is a frame.
+It is the conversation of `bench_peers.py --room 16000`, whose figures the README shows. Models are
+deterministic, so the picture is the same each time.
 """
 
 from __future__ import annotations
 
 import sys
-from collections import deque
-from dataclasses import dataclass
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
 
-import quickstart
-from langchain_core.messages import BaseMessage, HumanMessage
-from langgraph.checkpoint.memory import InMemorySaver
-from trip.story import read_turns
+from bench_peers import conversation, replay, turns, with_facts
+from memory_pictures import DAYS
+from peers import BILLED, FULL
 
-SECONDS = 3.0
-"""Of each frame."""
-ROOM, LEFT, WIDTH = 25_000, 150, 560
-"""Tokens that the longest bar stands for, where bars begin, and how long that bar is."""
-LINES, CHARACTERS = 4, 84
-BARS = (("full history", "#b9c0ca", 62), ("sent to the agent", "#1260cc", 92))
-
-HEAD = """\
-<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 760 236" role="img"
-  aria-label="A conversation grows from day to day, the prompt does not">
-<style>
-  text { font: 13px sans-serif; fill: #22303f }
-  .n { font: 12px monospace }
-  .d { font-weight: bold; font-size: 16px }
-</style>
-<rect width="760" height="236" rx="8" fill="#fff"/>"""
+BUDGET = 16_000
+MEMORY = "langgraph_om, token_budget and recall"
+WIDTH, HEIGHT, LEFT, TOP, BOTTOM, RIGHT = 760, 452, 64, 56, 300, 560
+OBSERVATIONS = [line for _, items in DAYS for line in items.splitlines()]
 
 
-@dataclass
-class Frame:
-    """The end of a day."""
+def draw(history: Sequence[int], prompts: Sequence[int]) -> str:
+    """Return the picture: tokens by turn, and what observations look like."""
+    top = max(history)
 
-    day: str
-    history: int
-    prompt: int
-    notes: list[str]
-    """The newest lines of the log."""
+    def place(turn: int, tokens: float) -> tuple[float, float]:
+        across = LEFT + (RIGHT - LEFT) * turn / (len(history) - 1)
+        return across, BOTTOM - (BOTTOM - TOP) * tokens / top
 
+    def line(sizes: Sequence[int]) -> str:
+        return " ".join("{:.1f},{:.1f}".format(*place(*each)) for each in enumerate(sizes))
 
-def play() -> list[Frame]:
-    """Play the story, and look at the memory at the end of each day."""
-    steps, clock, frames = deque[Any](), quickstart.Clock(), dict[str, Frame]()
-    saver: Any = InMemorySaver()
-    agent, memory = quickstart.build(None, saver, steps, clock, quickstart.SMALL)
-    with memory:
-        for turn in read_turns("story"):
-            steps.extend(turn.steps)
-            said = HumanMessage(turn.text, additional_kwargs={"created_at": turn.at.isoformat()})
-            clock.see(said)
-            state = agent.invoke({"messages": [said]}, quickstart.CONFIG)
-            memory.flush()
-            day = f"{turn.at:%B} {turn.at.day}"
-            frames[day] = look(day, memory, agent.get_state(quickstart.CONFIG).values, state)
-    return list(frames.values())
-
-
-def look(day: str, memory: Any, values: dict[str, Any], state: dict[str, Any]) -> Frame:
-    """Measure a memory as it is."""
-    messages: list[BaseMessage] = state["messages"]
-    whole = quickstart.count(messages)
-    active = memory.status(values)["windows"]["active"]
-    lines = [line for group in values["om"]["log"] for line in group["text"].splitlines()]
-    notes = [line.lstrip("* ") for line in lines if line.lstrip().startswith("* ")]
-    prompt = active["messages"]["tokens"] + active["observations"]["tokens"]
-    return Frame(day, whole, prompt, notes[-LINES:])
-
-
-def draw(frames: list[Frame]) -> str:
-    """Return the picture: one group for each frame, shown in turn, the last one where it stands."""
-    length = SECONDS * len(frames)
-    parts = [HEAD]
-    for at, frame in enumerate(frames):
-        shown = [0] * len(frames)
-        shown[at] = 1
-        values = ";".join(map(str, [*shown, shown[-1]]))
-        times = ";".join(f"{each / len(frames):.4f}" for each in range(len(frames) + 1))
-        parts.append(
-            f'<g opacity="{int(at == len(frames) - 1)}"><animate attributeName="opacity" '
-            f'calcMode="discrete" values="{values}" keyTimes="{times}" dur="{length:.0f}s" '
-            f'repeatCount="indefinite"/><text class="d" x="24" y="36">{frame.day}</text>'
+    def label(tokens: float, bold: str, text: str, colour: str, below: int = 0) -> str:
+        y = place(0, tokens)[1] + below
+        return (
+            f'<text x="{RIGHT + 10}" y="{y:.0f}" fill="{colour}" class="b">{bold}</text>'
+            f'<text x="{RIGHT + 10}" y="{y + 17:.0f}">{text}</text>'
         )
-        for (name, colour, y), tokens in zip(BARS, (frame.history, frame.prompt), strict=True):
-            wide = tokens * WIDTH // ROOM
-            parts.append(
-                f'<text x="24" y="{y + 14}">{name}</text><rect x="{LEFT}" y="{y}" width="{wide}" '
-                f'height="18" rx="3" fill="{colour}"/><text x="{LEFT + wide + 8}" y="{y + 14}">'
-                f"{tokens:,} tokens</text>"
-            )
-        for line, note in enumerate(frame.notes):
-            cut = note if len(note) <= CHARACTERS else f"{note[: CHARACTERS - 1]}…"
-            parts.append(f'<text class="n" x="24" y="{146 + 22 * line}">{escape(cut)}</text>')
-        parts.append("</g>")
+
+    limit = place(0, BUDGET)[1]
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img"',
+        '  aria-label="A conversation grows turn by turn, the prompt does not">',
+        "<style>text { font: 13px sans-serif; fill: #22303f } .b { font-weight: bold }",
+        "  .n { font: 12px monospace } .g { fill: #5b6878 } .d { stroke: #b9c0ca; stroke-dasharray: 4 }</style>",
+        f'<rect width="{WIDTH}" height="{HEIGHT}" rx="8" fill="#fff"/>',
+        f'<text x="24" y="32" class="b">{len(history)} turns with token_budget=16_000</text>',
+        f'<line x1="{LEFT}" x2="{RIGHT}" y1="{BOTTOM}" y2="{BOTTOM}" stroke="#b9c0ca"/>',
+        f'<line x1="{LEFT}" x2="{RIGHT}" y1="{limit:.0f}" y2="{limit:.0f}" class="d"/>',
+        f'<text x="{LEFT - 8}" y="{limit + 4:.0f}" text-anchor="end" class="g">{BUDGET:,}</text>',
+        f'<text x="{LEFT - 8}" y="{BOTTOM + 4}" text-anchor="end" class="g">0</text>',
+        f'<polyline points="{line(history)}" fill="none" stroke="#8b95a3" stroke-width="2.5"/>',
+        f'<polyline points="{line(prompts)}" fill="none" stroke="#1260cc" stroke-width="2.5"/>',
+        label(top, "The conversation", f"{top:,} tokens", "#5b6878", 8),
+        label(BUDGET, "What your model is sent", f"{max(prompts):,} tokens at most", "#1260cc"),
+        '<text x="24" y="340" class="b">What replaces the oldest messages: observations</text>',
+    ]
+    for at, each in enumerate(OBSERVATIONS[:4]):
+        parts.append(f'<text x="24" y="{366 + 22 * at}" class="n">{escape(each)}</text>')
     return "\n".join([*parts, "</svg>", ""])
 
 
+def main() -> None:
+    messages, _ = with_facts(conversation(500, words=60, seed=4))
+    runs = turns(messages)
+    history, prompts = (replay(name, BUDGET, runs, [], BILLED).sizes for name in (FULL, MEMORY))
+    Path(sys.argv[1], "growing.svg").write_text(draw(history, prompts), encoding="utf-8")
+
+
 if __name__ == "__main__":
-    Path(sys.argv[1], "growing.svg").write_text(draw(play()), encoding="utf-8")
+    main()

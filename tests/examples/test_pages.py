@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 
-import langgraph_om.features  # noqa: F401 it adds the parts of features
-from langgraph_om.core.events import PART_FIELDS
+from langgraph_om.parts import Part
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
 from support.pages import DOCS, ROOT, read_code, run_page
 from support.wire_server import Today, reach, serve
@@ -74,10 +74,12 @@ def table(page: Path, heading: str) -> dict[str, list[str]]:
 
 def test_event_table_names_every_part_and_field() -> None:
     rows = table(EVENTS, "On `stream_mode=")
-    assert set(rows) == {f"data-om-{kind}" for kind in PART_FIELDS} | {"data-om-status"}
-    for kind, names in PART_FIELDS.items():
-        text = rows[f"data-om-{kind}"][-1]
-        if text.startswith("as "):
+    types = [get_type_hints(part) for part in get_args(Part)]
+    fields = {get_args(each["type"])[0]: each["data"].__annotations__ for each in types}
+    assert set(rows) == set(fields)
+    for kind, names in fields.items():
+        text = rows[kind][-1]
+        if kind == "data-om-status" or text.startswith("as "):
             continue
-        missing = [name for name in names.values() if f"`{name}`" not in text]
+        missing = [name for name in names if f"`{name}`" not in text]
         assert [name for name in missing if name != "observations"] == [], kind

@@ -208,7 +208,7 @@ def test_a_whole_record_takes_the_place_of_what_is_there_and_keys_alone_are_refu
 ) -> None:
     agent = talked(door, 13)
     before = record_of(agent.graph, CONFIG)
-    with pytest.raises(ConfigurationError, match=r"'current_task' alone; .*`memory\.of\("):
+    with pytest.raises(ConfigurationError, match=r"only the keys 'current_task'; .*`memory\.of\("):
         agent.graph.update_state(CONFIG, {"om": {"current_task": "pack"}}, as_node="agent")
     changed = {**before, "current_task": "pack"}
     agent.graph.update_state(CONFIG, {"om": changed}, as_node="agent")

@@ -33,7 +33,7 @@ def test_a_text_in_the_place_of_a_conversation(method: str) -> None:
 
 
 def test_an_archive_in_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="whose folder is not there; make it"):
+    with pytest.raises(ConfigurationError, match="its folder doesn't exist; create it"):
         ObservationalMemory(ScriptedChatModel(), archive=f"sqlite:///{tmp_path / 'no' / 'a.db'}")
 
 

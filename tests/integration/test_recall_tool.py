@@ -252,7 +252,7 @@ def test_a_turn_does_not_wait_for_a_failing_embedding_which_is_tried_again(
         assert agent.memory.flush(60)
         answer = recalled(agent, mode="search", query="walnuts")
     assert "walnuts" in answer["results"]  # by its words
-    assert caplog.text.count("could not be made searchable") == 1
+    assert caplog.text.count("could not be indexed") == 1
     is_down = False
     talk(agent.graph, on_thread(), turns(1, start=9))
     assert agent.memory.flush(60)

@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from support.agents import make_agent, on_thread, scripted, talk, turns
+from support.agents import make_agent, on_thread, record_of, scripted, talk, turns
 
 EXPORTER, READER = InMemorySpanExporter(), InMemoryMetricReader()
 
@@ -83,6 +83,7 @@ async def test_what_a_person_changes_or_deletes_is_a_span(
     config = on_thread("t-1", resource_id="ana")
     talk(agent.graph, config, turns(2))
     thread = agent.memory.of(agent.graph, config)
+    record = record_of(agent.graph, config)
     exporter.clear()
     thread.remember("User likes the WALRUS")
     thread.pin("WALRUS")
@@ -101,4 +102,20 @@ async def test_what_a_person_changes_or_deletes_is_a_span(
     ] * 2
     assert [span.attributes.get("gen_ai.conversation.id") for span in done] == ["t-1"] * 5 + [None]
     assert {span.attributes["enduser.id"] for span in done} == {"ana"}
+    stores = [span.attributes["gen_ai.memory.store.id"] for span in done]
+    assert stores == [record["id"]] * 5 + ["ana"]
     assert not any("WALRUS" in str(span.attributes) for span in done)
+
+
+def test_a_call_of_recall_is_a_span_with_what_it_found(exporter: InMemorySpanExporter) -> None:
+    agent = make_agent("agent", InMemorySaver(), archive="sqlite://")
+    config = on_thread("t-1", resource_id="ana")
+    talk(agent.graph, config, turns(4))
+    state = agent.graph.get_state(config)
+    exporter.clear()
+    answer = agent.memory.recall(state, config, mode="search", query="Lisbon")
+    (span,) = spans_of(exporter, "search_memory")
+    assert span.attributes["gen_ai.memory.record.count"] == answer["count"]
+    assert span.attributes["gen_ai.memory.store.id"] == state.values["om"]["id"]
+    assert span.attributes["enduser.id"] == "ana"
+    assert "Lisbon" not in str(span.attributes)

@@ -145,7 +145,7 @@ def test_a_job_that_outlasts_its_claim_counts_once(
     work.let_go.set()
     assert slow.flush(60)
     assert slow.peek("c1") == next_one.peek("c1") == OTHER
-    assert "another worker's by now" in caplog.text
+    assert "taken over by another worker" in caplog.text
 
 
 def test_a_job_that_outlasts_its_claim_counts_if_nobody_else_claims_it(

@@ -55,6 +55,7 @@ from langgraph_om.testing import (
     check_message_sequence,
 )
 from support.clock import Clock
+from support.event_schema import EXACT
 from support.savers import SaverKind, open_async_saver, open_saver
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]
@@ -327,13 +328,21 @@ def say(graph: Graph, config: RunnableConfig, *messages: Any) -> list[Part]:
     Returns:
         What memory showed on the custom stream.
     """
-    return list(graph.stream({"messages": list(messages)}, config, stream_mode="custom"))
+    stream = graph.stream({"messages": list(messages)}, config, stream_mode="custom")
+    return [check_part(part) for part in stream]
 
 
 async def asay(graph: Graph, config: RunnableConfig, *messages: Any) -> list[Part]:
     """Run one turn of an asynchronous graph."""
     stream = graph.astream({"messages": list(messages)}, config, stream_mode="custom")
-    return [part async for part in stream]
+    return [check_part(part) async for part in stream]
+
+
+def check_part(part: Part) -> Part:
+    """Return a part of the stream, once it has the fields of its type and no other."""
+    if part["type"].startswith("data-om-"):
+        EXACT.validate_python(part)
+    return part
 
 
 def talk(

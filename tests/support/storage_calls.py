@@ -19,7 +19,7 @@ NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 SETTINGS = settings()
 DOWN = ArchiveError("the disk is full")
 PLACE = "sqlite:///talk.db"
-SAID_ONCE = f"(at {PLACE}; said once until it answers)"
+SAID_ONCE = f"(at {PLACE}; logged once until it responds)"
 
 
 def said(*keys: str) -> list[BaseMessage]:

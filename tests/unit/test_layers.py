@@ -15,7 +15,7 @@ PACKAGE = "langgraph_om"
 ROOT = Path(__file__).parents[2] / PACKAGE
 
 HOUSE = (
-    "errors <- core <- models, archive, tools.shown <- reading, tools.render <- runtime "
+    "errors, parts <- core <- models, archive, tools.shown <- reading, tools.render <- runtime "
     "<- features <- options, tools.view, adoption, searching, deletion <- summarizing, handle "
     "<- memory <- integrations <- tools <- __init__, __main__"
 )

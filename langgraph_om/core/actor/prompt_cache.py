@@ -92,21 +92,21 @@ def find_reason(messages: Sequence[BaseMessage], record: MemoryRecord) -> CacheR
         return CacheReason(
             "pauses",
             f"{pauses} pauses in {len(answers)} answers were longer than the {life:,} seconds for "
-            "which the provider keeps a prompt. Set activate_after_idle='auto', so that memory is "
-            "brought up to date while the cache is cold anyway, or have the provider keep longer",
+            "which the provider keeps a prompt. Set activate_after_idle='auto' to bring memory up "
+            "to date while the cache is cold anyway, or have the provider keep prompts longer",
         )
     keys = {str(message.id) for message in messages}
     new = sum(any(last in keys for _, last in group["ranges"]) for group in record["log"])
     if answers and new >= _MANY_CHANGES * len(answers):
         return CacheReason(
             "log",
-            f"The log changed {new} times in {len(answers)} answers, and what stands behind a "
-            "change is read anew: raise message_tokens or buffer_tokens, so that it changes less "
+            f"The log changed {new} times in {len(answers)} answers, and what follows a change is "
+            "not in the cache: raise message_tokens or buffer_tokens, so that it changes less "
             "often",
         )
     return CacheReason(
         "prompt",
-        "Memory's prefix holds still between observations; see that the agent's own system "
-        "prompt does (no time of day in it), that its tools keep their order, and that "
+        "Memory's prefix stays the same between observations; check that the agent's own system "
+        "prompt does too (no time of day in it), that its tools keep their order, and that "
         "caching is switched on",
     )

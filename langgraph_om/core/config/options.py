@@ -27,8 +27,8 @@ from typing import (
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, ValidationError
 from typing_extensions import TypedDict, is_typeddict
 
-from langgraph_om.core.wire import Scope
 from langgraph_om.errors import ConfigurationError
+from langgraph_om.parts import Scope
 
 _MAX_SHOWN = 600
 """How many characters of a wrong value its error shows."""

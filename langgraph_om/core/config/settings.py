@@ -22,7 +22,8 @@ from langgraph_om.core.content.message_keys import Keyed, hidden_id, key_of
 from langgraph_om.core.record.record import read_closing
 from langgraph_om.core.tokens.counter import TokenCounter, ViewCounter, base_of
 from langgraph_om.core.tokens.estimate import EstimatingCounter
-from langgraph_om.core.wire import Limits, MemoryRecord, Operation, Scope
+from langgraph_om.core.wire import MemoryRecord, Operation
+from langgraph_om.parts import Limits, Scope
 
 if TYPE_CHECKING:
     from langgraph_om.archive import SQLAlchemyArchive

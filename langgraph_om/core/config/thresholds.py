@@ -18,8 +18,9 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig, refuse
 from langgraph_om.core.content.blocks import mark_answer
 from langgraph_om.core.content.text import as_mapping
-from langgraph_om.core.wire import ActorWindow, MemoryRecord, WindowsKnown
+from langgraph_om.core.wire import MemoryRecord, WindowsKnown
 from langgraph_om.errors import ConfigurationError
+from langgraph_om.parts import ActorWindow
 
 ANY_MODEL: Final = ""
 """In the place of a model's name, where that is not known."""
@@ -455,7 +456,7 @@ def _widen_interval(observation: ObservationConfig, found: Thresholds) -> Observ
 def _refuse_too_little(budget: int, option: str, tokens: int) -> None:
     if tokens < _LEAST:
         msg = (
-            f"`token_budget` is {budget}, while that leaves {max(0, tokens)} tokens for "
+            f"`token_budget` is {budget}, which leaves {max(0, tokens)} tokens for "
             f"`{option}`; pass {_LEAST * 5} or more, and above what the other threshold takes"
         )
         raise ConfigurationError(msg)
@@ -464,8 +465,8 @@ def _refuse_too_little(budget: int, option: str, tokens: int) -> None:
 def _refuse_too_much(budget: int, found: Thresholds) -> None:
     if found.largest_tokens > budget:
         msg = (
-            f"`token_budget` is {budget}, while the window may grow to {found.block_after} tokens "
-            f"and the log to {found.reflect_block_after} before a turn waits, "
+            f"`token_budget` is {budget}, but recent messages may grow to {found.block_after} "
+            f"tokens and observations to {found.reflect_block_after} before a turn waits, "
             f"{found.largest_tokens} together; pass {found.largest_tokens} or more, or lower "
             f"`observation.message_tokens` ({found.message_tokens}), "
             f"`reflection.observation_tokens` ({found.observation_tokens}) or a `block_after`"

@@ -63,8 +63,8 @@ from langgraph_om.core.wire import (
 
 _LET_GO: Final[Mapping[str, str]] = {
     # All workers know this by the claim, so that one of them begins again, at once.
-    "expired": "abandoned: the worker that ran the job ended, or lost touch",
-    "withdrawn": "overtaken: the job still waited for a free worker, and the turn asks by itself",
+    "expired": "abandoned: the worker that ran the job ended or can't be reached",
+    "withdrawn": "overtaken: the job still waited for a free worker, so the turn did the work",
 }
 
 
@@ -146,7 +146,7 @@ def _build_lost(
     pending = record["pending"][operation]
     size = size_of(operation, record, window)
     limit = max(size, _blocking_size(settings, record, window, operation))
-    why = "lost: the job is not known here, it ended with its process or belongs to another"
+    why = "lost: the job is not known here; it ended with its process or belongs to another"
     lost = discarded_event(record, operation, pending, now, why)
     return _wait_for_growth(record, lost, size, min(size + pending["tokens"], limit))
 
@@ -176,11 +176,11 @@ def _find_misfit(
             fits = place_reflection(record["log"], result["reflection"]) is not None
         else:
             fits = find_groups(record["log"], covers["group_ids"]) is not None
-        return None if fits else "superseded: the log was reflected otherwise"
+        return None if fits else "superseded: another reflection changed the log"
     start = count_covered(select_live_chunks(record, window))
     entries = window.entries[start : start + len(covers["ids"])]
     if [entry.key for entry in entries] != covers["ids"]:
-        return "superseded: its messages were observed otherwise, or are gone"
+        return "superseded: its messages were observed by another job, or are gone"
     if digest_entries(entries) != covers["digest"]:
         return "stale: its messages were changed"
     return None
@@ -232,11 +232,11 @@ def drop_stale_buffers(record: MemoryRecord, window: Window, now: datetime) -> l
     """Drop buffered work that does not fit the conversation any more."""
     events: list[JobResult] = []
     for chunk in record["chunks"][len(select_live_chunks(record, window)) :]:
-        why = "stale: the messages of this chunk were changed or observed otherwise"
+        why = "stale: the messages of this chunk were changed or observed by another job"
         events.append(discarded_event(record, "observation", chunk, now, why))
     buffered = record["reflection"]
     if buffered and place_reflection(record["log"], buffered) is None:
-        why = "superseded: the log was reflected otherwise"
+        why = "superseded: another reflection changed the log"
         events.append(discarded_event(record, "reflection", buffered, now, why))
     return events
 
@@ -334,7 +334,7 @@ def wait_or_work(
     if pending is not None:
         state = yield WaitForJob(pending["cycle_id"])
         if state == "running":
-            why = "overtaken: the turn could not wait for the job any longer"
+            why = "overtaken: the turn could no longer wait for the job"
             took = now - datetime.fromisoformat(pending["at"])
             paid = {"duration_ms": max(0, round(took.total_seconds() * 1000))}
             events: list[Event] = [discarded_event(record, operation, pending, now, why, paid=paid)]

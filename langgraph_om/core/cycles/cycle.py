@@ -182,9 +182,9 @@ def guard(info: CycleInfo, work: EffectFlow[ResultT]) -> EffectFlow[ResultT]:
         if isinstance(error, ObserverError | ConfigurationError) or stops_run(error):
             raise
         about = (info.record["thread_id"], info.operation, type(error).__name__, error)
-        yield Warn("thread %r: code that an %s ran raised %s: %s", about, error)
+        yield Warn("thread %r: code that an %s called raised %s: %s", about, error)
         # Its text may quote what a hook was to hide.
-        msg = f"code that it ran raised {type(error).__name__}; the log says more"
+        msg = f"code that it called raised {type(error).__name__}; see the log"
         raise ObserverError(msg) from error
 
 

@@ -406,7 +406,7 @@ def _call_hook(name: str, value: object, about: Mapping[str, Any]) -> EffectFlow
         msg = f"the hook `{name}` failed: it did not return within the deadline"
         raise ObserverError(msg) from reply.error
     if reply.error is not None:  # its text may quote what the hook was to hide
-        msg = f"the hook `{name}` failed: {type(reply.error).__name__}; the log says more"
+        msg = f"the hook `{name}` failed: {type(reply.error).__name__}; see the log"
         raise ObserverError(msg) from reply.error
     return reply.value
 

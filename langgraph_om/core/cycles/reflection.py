@@ -79,7 +79,7 @@ def _condense(cycle: CycleInfo, sources: Sequence[Group]) -> EffectFlow[EditedLo
     settings = cycle.settings
     free = [group for group in sources if not is_protected(group)]
     if not write_log(free):
-        msg = "the log holds nothing but what a person pinned or wrote, which is not condensed"
+        msg = "a person pinned or wrote everything in the log, and that is never condensed"
         raise ObserverError(msg)
     shown, sharing = (yield from _show_groups(cycle, free)), settings.parts.sharing
     # A hook that hides something from the Reflector is told of the log alone, not of hints; and
@@ -116,7 +116,7 @@ def _show_groups(cycle: CycleInfo, groups: Sequence[Group]) -> EffectFlow[list[s
 def _rewrite_by_hook(cycle: CycleInfo, log: EditedLog) -> EffectFlow[None]:
     """Let a hook change what became of the changed groups."""
     if log.tokens >= sum(group["tokens"] for group in log.given):
-        msg = "the Reflector's edits make the log no smaller"
+        msg = "the Reflector's edits don't make the log smaller"
         raise ObserverError(msg)
     written: dict[str, str | None] = {
         str(at): log.groups[at]["text"] for at in log.find_changed() if log.groups[at]["text"]
@@ -145,7 +145,7 @@ def _check_left(text: object, hook: str) -> str:
         ObserverError: When that is nothing; it would take the place of all that is known.
     """
     if not str(text).strip():
-        msg = f"the hook `{hook}` left nothing of the log"
+        msg = f"the hook `{hook}` removed the whole log"
         raise ObserverError(msg)
     return str(text)
 

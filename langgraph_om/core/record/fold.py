@@ -463,7 +463,7 @@ def _apply(record: MemoryRecord, event: object) -> None:
     check_version("`om.version`", event)
     if not event.keys() >= FIRST_KEYS:
         named = ", ".join(repr(str(key)) for key in event)
-        msg = f"an update of `om` has the keys {named} alone; {_CALLS}"
+        msg = f"an update of `om` has only the keys {named}; {_CALLS}"
         raise ConfigurationError(msg)
     check_record(complete_record(event))
     if record["id"] and event["id"] != record["id"]:

@@ -376,13 +376,13 @@ def _find_act(acts: Sequence[SteeredItem], wanted: str | None) -> SteeredItem:
         persons = [act for act in open_ones if act["action"] not in ("undo", "end")]
         if persons:
             return persons[-1]
-        msg = "there is nothing to undo: no person changed this log, or all of it is undone"
+        msg = "there is nothing to undo: nobody changed this log, or all changes are undone"
         raise ItemError(msg)
     named = [act for act in open_ones if act["id"] == wanted]
     if named:
         return named[0]
     known = "".join(f"\n  {act['id']}  {act['action']} at {act['at']}" for act in open_ones[-8:])
-    msg = f"no act {wanted!r} is there to undo" + (f"; the newest are:{known}" if known else "")
+    msg = f"there is no act {wanted!r} to undo" + (f"; the newest are:{known}" if known else "")
     raise ItemError(msg)
 
 

@@ -36,8 +36,6 @@ from langgraph_om.core.record.window import (
 )
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import (
-    ActorWindow,
-    BufferedObservations,
     Counted,
     Event,
     Head,
@@ -45,10 +43,9 @@ from langgraph_om.core.wire import (
     ObservedPart,
     Opened,
     Operation,
-    ReflectionState,
-    StatusData,
     ViewTrimmed,
 )
+from langgraph_om.parts import ActorWindow, BufferedObservations, ReflectionState, StatusData
 
 # The status of both windows, and the notice of a trimmed view.
 

@@ -159,8 +159,8 @@ class ArchiveWriter:
             if owner is None or not self._tells_of(owner, thread_id):
                 return owner
         msg = (
-            f"the log of {owner!r} still tells of the thread {thread_id!r}, which is deleted: "
-            f"somebody writes to it all the time; delete once more"
+            f"the log of {owner!r} still mentions the thread {thread_id!r}, which is deleted: "
+            f"the log keeps changing; delete again"
         )
         raise ArchiveError(msg)
 
@@ -182,7 +182,7 @@ def warn_of_outage(text: str, arguments: Sequence[Any]) -> EffectFlow[None]:
     writer = yield from find_part(ArchiveWriter)
     place = writer.note_outage()
     if place is not None:
-        yield Warn(f"{text} (at %s; said once until it answers)", (*arguments, place))
+        yield Warn(f"{text} (at %s; logged once until it responds)", (*arguments, place))
 
 
 def warn_of_loss(record: MemoryRecord) -> EffectFlow[None]:
@@ -367,7 +367,7 @@ def _write_until_settled(
         else:
             writer.note_behind(thread_id, is_behind=False)
             return noted
-    msg = f"the thread {thread_id!r} is deleted again and again"
+    msg = f"the thread {thread_id!r} keeps being deleted"
     raise ArchiveError(msg)
 
 

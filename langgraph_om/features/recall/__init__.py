@@ -174,7 +174,8 @@ class Recall:
         )
         try:
             find = partial(recall, arguments, asker)
-            return record_search(find, who.thread_id, who.resource_id, arguments.get("mode"))
+            about = (record, who.thread_id, who.resource_id)
+            return record_search(find, *about, arguments.get("mode"))
         except ArchiveError as error:
             return _say_unreadable(who, error)
 

@@ -391,7 +391,7 @@ def test_a_reader_in_the_way_of_an_erasure_is_said(tmp_path: Path) -> None:
         with closing(sqlite3.connect(file, isolation_level=None)) as reader:
             reader.execute("BEGIN")
             reader.execute("SELECT * FROM om_messages").fetchall()
-            with pytest.raises(ArchiveError, match=r"traces of their text are left.*delete once"):
+            with pytest.raises(ArchiveError, match=r"traces of their text remain.*delete again"):
                 archive.delete_thread("trip")
         archive.delete_thread("trip")
         for part in tmp_path.iterdir():
