@@ -295,8 +295,8 @@ def check_default() -> None:
     needs = find_needs(DEFAULT_MODEL)
     if needs:
         msg = (
-            f"memory has no model: none is named, and the agent's model isn't known. Pass one, such "
-            f"as ObservationalMemory(model={EXAMPLE!r}); or, for the default model "
+            f"memory has no model: none is named, and the agent's model isn't known. Pass one, "
+            f"such as ObservationalMemory(model={EXAMPLE!r}); or, for the default model "
             f"{DEFAULT_MODEL!r}, {' and '.join(needs)}"
         )
         raise ConfigurationError(msg)
