@@ -113,7 +113,7 @@ class Updates:
 
         Args:
             act: The `id` of an update of `remember`, `forget`, `correct`, `pin`, `unpin` or `undo`,
-                as `om["steered"]` and `view` have it. `None`: the newest that still stands.
+                as `om["steered"]` and `view` show it. `None`: the newest one that is not undone.
         """
         return steering.undo(self._runner, act)
 
@@ -126,7 +126,7 @@ class Updates:
 
         Raises:
             ConfigurationError: When the id is blank.
-            ItemError: When the conversation has no such message, or there is no room for it.
+            ItemError: When the conversation has no such message, or pinned messages leave no room.
         """
         return pinned.pin_message(self._runner, message_id, state)
 
@@ -358,19 +358,19 @@ class ThreadMemory:
     def reflect(self, instruction: str = "") -> Requests[AdoptReport]:
         """Condense the thread's observations now, however small they are.
 
-        A reflection at work for it is waited for first. Pinned items and standing instructions
+        It waits for a reflection under way. Pinned observations and standing instructions
         stay, as in each reflection.
 
         Args:
-            instruction: Told to the Reflector this once, such as `"Keep names and amounts; let go
-                of small talk."`, behind `reflection={"instruction": ...}`.
+            instruction: For the Reflector, this once, such as `"Keep names and amounts; drop
+                small talk."`, after `reflection={"instruction": ...}`.
 
         Returns:
             The result; `log_tokens` is the size now, and `error` says why nothing changed. With
             memory switched off for this run, nothing is done.
 
         Raises:
-            ConfigurationError: As for `adopt`, or when `instruction` is no text.
+            ConfigurationError: As for `adopt`, or when `instruction` is not a text.
             ThreadBusyError: As for `adopt`.
             ObserverError: As for `observe`.
         """
@@ -384,8 +384,8 @@ class ThreadMemory:
     def move_to(self, resource_id: str) -> Requests[str]:
         """Give the thread to another user or entity, as `move_thread` of the memory does.
 
-        Until then it belongs to the user that `config` names. Waits for a run under way, and notes
-        the new owner in the thread's state, so that the former owner's next run is refused.
+        Until then, it belongs to the user in `config`. Waits for a run under way, and writes
+        the new owner into the thread's state, so that the former owner's next run is refused.
 
         Args:
             resource_id: The new owner.
@@ -395,7 +395,7 @@ class ThreadMemory:
 
         Raises:
             ConfigurationError: As `move_thread`, or when `config` names no whole thread.
-            ThreadBusyError: When a run goes on for too long. If it began in the meantime, archive
+            ThreadBusyError: When a run takes too long. If it began in the meantime, archive
                 and store are moved already, and the same call moves the rest.
             ArchiveError: As `move_thread`.
         """
@@ -406,7 +406,7 @@ class ThreadMemory:
         """Delete the thread: messages, observations, search entries, jobs and checkpoints.
 
         Returns:
-            As `delete_thread` of the memory: the threads whose checkpoints are left and may hold
+            As `delete_thread` of the memory: the threads whose checkpoints may still hold
             words of it. The thread itself is one of them behind a `RemoteGraph`; delete it with the
             server's client.
 

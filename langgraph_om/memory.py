@@ -264,7 +264,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
                 what is remembered now.
 
         Raises:
-            ConfigurationError: When it is no state, or has no memory.
+            ConfigurationError: When it is not a state, or has no memory.
         """
         return build_view(self._runner, state, history)
 
@@ -402,7 +402,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
                 another's thread is searched like one that does not exist, and another's state is
                 refused.
             state: A conversation to look in instead of the archive: a list of messages, or a state
-                as for `llm_input_messages`, whose observations are found too.
+                as for `llm_input_messages`, with its observations.
             before: Only what was said before this time, or its ISO text; without a zone it is one
                 of the memory's `timezone`.
             after: Only what was said at this time or later.
@@ -410,7 +410,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
             tool_name: Only calls of this tool and their results.
             limit: How many hits to return at most, 1000 and fewer.
             store: With `retrieval={"vector": True}`, the LangGraph store with the vectors, so that
-                what is near in meaning is found too.
+                messages with a similar meaning are found too.
 
         Raises:
             ConfigurationError: When no place to look is given, or an argument is invalid.
@@ -547,7 +547,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
         thread_id: str = "",
         config: RunnableConfig | None = None,
     ) -> Requests[StepResult]:
-        """Do the same as `observe` of a thread without a graph, beside `step`.
+        """Do the same as `observe` of a thread, without a graph. Use it with `step`.
 
         Args:
             record: The memory that the last step returned; `None` at first.
@@ -632,13 +632,13 @@ class ObservationalMemory(metaclass=NoMiddleware):
 
         Args:
             thread_id: The thread.
-            resource_id: The owner; `None` for nobody.
+            resource_id: The owner; `None` if it has none.
             to_resource_id: The new owner.
             store: The graph's store; needed if search by meaning (`retrieval.vector`) has put
                 texts there.
 
         Raises:
-            ConfigurationError: When there is no such thread, it is somebody else's, it cannot be
+            ConfigurationError: When there is no such thread, it has another owner, it cannot be
                 told from a log that threads share, or the call cannot reach what it would leave
                 behind. Nothing is moved then.
             ArchiveError: When the archive's storage fails; call again then.
@@ -657,19 +657,19 @@ class ObservationalMemory(metaclass=NoMiddleware):
     ) -> Requests[list[str]]:
         """Delete a thread: its messages, observations, titles, search entries and jobs.
 
-        From the archive, from the store, and from the checkpointer if it is passed. A job that
-        is at work for the thread cannot keep its result any more. Runs on a server that wait for
+        From the archive, from the store, and from the checkpointer if you pass it. A job that
+        is running for the thread can no longer keep its result. Runs on a server that wait for
         it, or for a pause of it, are deleted there, last of all.
 
         Args:
-            resource_id: The owner, if there is no archive that knows.
+            resource_id: The owner; needed only without an archive.
             store: The graph's store; needed if search by meaning (`retrieval.vector`) has put
                 texts there.
             checkpointer: The graph's checkpointer, to delete the thread's checkpoints too.
 
         Returns:
-            The threads whose checkpoints are left and may hold words of it: itself without a
-            `checkpointer`, and others of its resource where they share a log, or are shown what was
+            The threads that may still hold words of it in their checkpoints: itself without a
+            `checkpointer`, and others of its resource if they share a log, or are shown what was
             said in it. Their newest checkpoint has these words until their next turn,
             former ones for good.
 
@@ -678,7 +678,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
                 deleted then.
             ArchiveError: When the archive's storage fails, or keeps traces; call again then.
             Exception: Whatever checkpointer and store raise, and the client of `ServerBuffering`
-                where it is not reached; call again then. A run that is left does nothing.
+                if it can't be reached; call again then. A run that is left does nothing.
         """
         return deletion.delete_thread(self._runner, thread_id, resource_id, store, checkpointer)
 
@@ -688,17 +688,17 @@ class ObservationalMemory(metaclass=NoMiddleware):
     ) -> Requests[list[str]]:
         """Delete all threads of a resource, as `delete_thread` does, and its working memory.
 
-        With a `checkpointer` these are also threads that only it knows, such as those from before
+        With a `checkpointer`, this includes threads that only it knows, such as those from before
         there was memory: all with this `resource_id` in a run's `configurable`. A thread that
         belongs to another resource in the archive stays.
 
         Args:
-            store: The graph's store; needed where it has texts of search by meaning, or working
+            store: The graph's store; needed if it has texts of search by meaning, or working
                 memory.
             checkpointer: The graph's checkpointer, to delete the threads' checkpoints too.
 
         Returns:
-            The threads whose checkpoints are left and may hold words of it: those that the archive
+            The threads that may still hold words of it in their checkpoints: those that the archive
             knew without a `checkpointer`, those of another resource with one.
 
         Raises:
@@ -717,14 +717,14 @@ class ObservationalMemory(metaclass=NoMiddleware):
         checkpointer: Any = None,
         dry_run: bool = False,
     ) -> Requests[list[str]]:
-        """Delete the threads to which nothing was written for so long, as `delete_thread` does.
+        """Delete the threads without a new message for so long, as `delete_thread` does.
 
-        In batches, each of which is one transaction of the archive. A thread to which somebody
-        comes back meanwhile stays. Call it again if it was stopped, and delete the checkpoints of
+        Works in batches, each in one transaction of the archive. A thread that continues in the
+        meantime stays. If it was stopped, call it again, and delete the checkpoints of
         the threads that its log names.
 
         Args:
-            older_than (timedelta): How long, as `timedelta(days=90)`.
+            older_than (timedelta): How long, such as `timedelta(days=90)`.
             store (BaseStore): The graph's store, as for `delete_thread`.
             checkpointer (BaseCheckpointSaver): The graph's checkpointer, to delete the threads'
                 checkpoints too.
@@ -760,7 +760,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
 
         Returns:
             The event that is its result, plain JSON, for the executor's `peek`; one of type
-            `buffering-failed` where the model failed.
+            `buffering-failed` if the model failed.
 
         Raises:
             ConfigurationError: When this memory has other settings than the one that asked, which

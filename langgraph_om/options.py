@@ -174,7 +174,7 @@ class MemoryOptions(Group):
     ] = None
     """The context window of the agent's model, in tokens, if the model's profile lacks it or is
     wrong. Thresholds are scaled down to four fifths of it. What does not fit is left out of the
-    prompt, oldest messages first. With `None`, the profile tells it, or the first prompt that is
+    prompt, oldest messages first. With `None`, the profile says it, or the first prompt that is
     refused as too long."""
     message_time: Annotated[
         Callable[[BaseMessage], datetime | None] | None, Hint("a function or None")
@@ -217,8 +217,8 @@ class MemoryOptions(Group):
         ),
     ] = None
     """Where background work runs: in threads (`BackgroundBuffering()`), within the turn
-    (`InlineBuffering()`), on a LangGraph server (`ServerBuffering()`), or in an `Executor` of your
-    own."""
+    (`InlineBuffering()`), on a LangGraph server (`ServerBuffering()`), or in your own
+    `Executor`."""
     clock: Annotated[Callable[[], datetime] | None, Hint("a function or None")] = None
     """A function that returns the current time with its time zone; `None` uses the system clock."""
     archive: Annotated[

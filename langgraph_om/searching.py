@@ -41,7 +41,7 @@ class SearchHit:
     role: str | None
     """Who said it: `"user"`, `"assistant"`, `"tool"`; `None` for observations."""
     at: datetime | None
-    """When it was said, or observed; `None` where that is not known."""
+    """When it was said or observed; `None` if that is not known."""
     excerpt: str
     """About 240 characters around the words that were found."""
     score: float

@@ -37,7 +37,7 @@ class Summary:
     """The values that were asked for, by name: JSON objects and texts; `None` for one that was not
     found."""
     errors: Mapping[str, str]
-    """Why a value could not be told, by its name."""
+    """Why a value could not be extracted, by its name."""
     usage: Usage
     """What the questions have cost."""
 

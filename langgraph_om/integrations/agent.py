@@ -48,11 +48,11 @@ def create_memory_agent(
     Args:
         model: The Actor's model: a chat model, or its name such as `"openai:gpt-6-luna"`. A memory
             that names no model asks it too.
-        tools: Tools or functions; those of the memory are added.
+        tools: Tools or functions; memory adds its own.
         memory: The memory; `None`: `ObservationalMemory()`.
         prompt: The agent's own system prompt.
         system_prompt: The same, as `create_agent` calls it.
-        checkpointer: Where threads are kept; `None` under a server or Studio, which brings its own.
+        checkpointer: Stores threads; `None` under a server or Studio, which brings its own.
         store: A LangGraph store for the tools and for semantic search.
         name: The graph's name.
         delta: Whether a checkpoint holds only what changed. With `False` each one holds the whole

@@ -90,7 +90,7 @@ class ObservationalMemoryAgentState(AgentState[Any]):
             MemoryRecord, OmitFromInput, DeltaChannel(fold, snapshot_frequency=MEMORY_SNAPSHOTS)
         ]
     ]
-    """The memory; in the output, never asked for as input."""
+    """The memory; part of the output, not of the input."""
 
 
 class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
@@ -99,22 +99,22 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     The conversation in the state stays as it is; the model is given the observations and the
     messages that are not observed yet. Put it last, so that it sees what the others leave.
 
-    A run may say `context={"om_enabled": False}`; a form for that is shown by a server with
-    `create_agent(context_schema=MemoryContext)`, which a middleware cannot set.
+    A run may pass `context={"om_enabled": False}`; a server shows a form for that with
+    `create_agent(context_schema=MemoryContext)`, which middleware cannot set.
 
     Args:
-        replaces: The name of a middleware that this one takes the place of. deepagents matches
-            names: with `"SummarizationMiddleware"`, memory stands where its summarisation would,
-            also in its general-purpose subagent. `None`: it is one more.
-        as_node: Whether memory has a node of its own before the model's, so that its work is kept
-            when the model fails. Each call of the model then takes a superstep and a checkpoint
-            more. A memory with `evict=True`, `on_error="abort"` or `on_error="raise"` has one in
-            any case, and so has a subclass.
+        replaces: The name of the middleware that this one replaces. deepagents matches
+            names: with `"SummarizationMiddleware"`, memory replaces its summarization,
+            in its general-purpose subagent too. `None`: memory is added.
+        as_node: Whether memory has its own node before the model's, so that its work is kept
+            when the model fails. Each model call then takes another superstep and checkpoint.
+            A memory with `evict=True`, `on_error="abort"` or `on_error="raise"` has one in any
+            case, as does a subclass.
         options: Instead of `memory`: what `ObservationalMemory` takes.
 
     Raises:
-        ConfigurationError: When both are given, `replaces` is no such name, or the memory does not
-            fit an agent's state.
+        ConfigurationError: When both are given, `replaces` is not such a name, or the memory
+            doesn't fit an agent's state.
     """
 
     state_schema = _AgentMemoryState

@@ -53,7 +53,7 @@ class ObservationalMemoryState(TypedDict):
     messages: Annotated[list[AnyMessage], DeltaChannel(messages_reducer)]
     """The conversation."""
     om: NotRequired[DeltaMemory]
-    """The memory; readable in Studio, never asked for as input."""
+    """The memory; readable in Studio, not part of the input."""
 
 
 class PlainMemoryState(TypedDict):
@@ -77,14 +77,14 @@ def add_observational_memory(
     of `agent -> END`, so that the archive has the Actor's answer, and the thread its title, at once
     and not only in the next turn, and a pause begins there.
 
-    A builder without a `context_schema` is given `MemoryContext`, so that a run may say
+    A builder without a `context_schema` gets `MemoryContext`, so that a run may pass
     `context={"om_enabled": False}` and a server shows a form.
 
     Args:
-        builder: The graph; its node `before` should have been added already, so that it is given
+        builder: The graph; add its node `before` first, so that it gets
             `om`.
         before: The node that calls the Actor's model.
-        end: Where a turn goes that memory aborts (`on_error="abort"`).
+        end: The node after a turn that memory aborts (`on_error="abort"`).
 
     Returns:
         The name of the node to draw edges into, `"om_status"`.

@@ -63,13 +63,13 @@ class WorkerState(WorkerInput, WorkerOutput):
 def worker_graph(memory: ObservationalMemory) -> CompiledStateGraph[Any, Any, Any, Any]:
     """Return the graph that carries out the jobs that `ServerBuffering` sends.
 
-    For `langgraph.json`, beside the agent or on a server of its own:
+    For `langgraph.json`, with the agent or on another server:
 
         om_worker = worker_graph(memory)  # "graphs": {"om_worker": "./graphs.py:om_worker"}
 
     A run takes a `request`, a `JobRequest`, and writes the result into the archive, where the
-    agent's next step finds it. Several runs of one job, and a run that the server tries again,
-    carry it out once.
+    agent's next step finds it. Several runs of one job, and a run that the server retries, do the
+    work once.
 
     Args:
         memory: A memory with the agent's options and archive; the same object will do.

@@ -47,7 +47,7 @@ JobWork = Callable[[], JobResult]
 
 @runtime_checkable
 class Executor(Protocol):
-    """Runs jobs beside the conversation, in this process or in another.
+    """Runs jobs in the background, in this process or in another.
 
     A job is known by the id of its cycle, and is done once: its result is looked at, by forks and
     repeated steps too, and not taken away. Methods are called from several threads. One that raises
@@ -75,27 +75,27 @@ class Executor(Protocol):
             work: Runs the job in this process.
             thread_id: The thread it works for.
             resource_id: The resource it works for.
-            about: Other threads that its result tells of.
+            about: Other threads that its result is about.
             deletion: How many deletions of thread and resource its messages are from after.
             request: Returns the job as plain JSON, for another process, where
                 `memory.run_job(request)` carries it out.
 
         Returns:
-            Whether the job is known now; `False` when there is no room for it. It is tried again
-            later then.
+            Whether the job is known now; `False` when there is no room for it, and memory tries
+            again later.
         """
 
     def peek(self, cycle_id: str) -> JobState:
         """Return a job's result, `"running"`, `"expired"` or `None`, without waiting.
 
-        `"expired"` is a job whose worker is gone; `None` one that is not known (any more). Either
-        is begun again.
+        `"expired"` means that the job's worker is gone; `None` that the job is not known. Memory
+        starts either one again.
         """
 
     def wait(self, cycle_id: str, timeout: float) -> JobState:
         """Do the same as `peek`, once the job has ended or so many seconds have passed.
 
-        `"withdrawn"` says that the executor took back a job that had not begun: the turn that waits
+        `"withdrawn"` means that the executor took back a job that had not begun: the waiting turn
         does the work.
         """
 
@@ -235,17 +235,17 @@ class _Job:
 
 
 class BackgroundBuffering(SharingExecutor):
-    """Buffer in threads beside the conversation (the default).
+    """Run background work in threads (the default).
 
     A turn never waits for a job before the window reaches `block_after`. Jobs outlive event loops
-    and runs; those still at work when the interpreter exits are waited for `exit_timeout` seconds
-    and then left behind, their messages simply stay unobserved. With an archive, their results are
-    there for the next process, and what a killed process leaves behind is begun again by another.
+    and runs. At exit, the interpreter waits `exit_timeout` seconds for running jobs; the messages
+    of the others stay unobserved. With an archive, results are there for the next process, and
+    another process takes over the jobs of a killed one.
 
     Args:
         workers: How many jobs run at once.
         queue: How many more may wait; a job beyond is refused and tried again later.
-        exit_timeout: Seconds that the interpreter's exit waits for jobs at most.
+        exit_timeout: The most seconds that the interpreter's exit waits for jobs.
 
     Raises:
         ConfigurationError: When a number is out of range.
@@ -452,9 +452,9 @@ def _close_all() -> None:
 
 
 class InlineBuffering(Executor):
-    """Buffer inside the step, before the Actor's call.
+    """Run background work inside the step, before the Actor's call.
 
-    Nothing runs beside or after the turn, so nothing is lost when the process ends: for tests,
+    Nothing runs during or after the turn, so nothing is lost when the process ends: for tests,
     scripts and serverless functions. A turn that starts a job waits for the Observer, as long as
     `deadline` at most.
     """

@@ -138,10 +138,9 @@ class ServerBuffering(SharingExecutor):
     """Send jobs to a LangGraph server, as background runs of the graph that `worker_graph` makes.
 
     Each job is a stateless run: a thread that the server makes for it and deletes when it is done,
-    so that nothing of a conversation stays on the server, runs of one conversation need not wait
-    for each other, and none shows up among the users' threads for longer than it works. That a job
-    is carried out once is up to the archive, not to the server: who sends a job claims it, the
-    worker takes the claim over, and a result counts only from whoever claimed the job last. A job
+    so nothing of a conversation stays on the server, and runs of one conversation need not wait
+    for each other. The archive ensures that a job counts once: the sender claims the job, the
+    worker takes over the claim, and only the result of the last claim counts. A job
     without a result is sent again once its claim has ended, after five minutes.
 
     `memory.delete_thread` and `delete_resource` delete the runs of what they delete.

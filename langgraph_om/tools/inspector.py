@@ -107,13 +107,13 @@ def memory_app(
         client: A LangGraph server's asynchronous client; `None` without a graph: that of the server
             in which the application runs.
         edit: Whether the pages let a person change what is remembered. Forms are taken only from
-            these pages themselves, as browsers say by `Sec-Fetch-Site` or `Origin`.
+            these pages themselves, according to `Sec-Fetch-Site` or `Origin`.
         authorize: Whether a request may be answered, given the thread, or `None` for the list; sync
-            or async. `None`: each may that names an allowed host.
+            or async. `None`: every request to an allowed host.
         allowed_hosts: The hosts under which the pages answer, such as `"memory.example.com"`, as
-            Starlette's `TrustedHostMiddleware` takes them; `["*"]` for each. `None`: only local
-            names, and with `authorize` each host.
-        limit: How many threads a page of the list names.
+            Starlette's `TrustedHostMiddleware` takes them; `["*"]` for all. `None`: only local
+            names, and with `authorize` all hosts.
+        limit: How many threads a page of the list shows.
         prices: Dollars for a million tokens in and out, such as
             `{"agent": (3, 15), "memory": (0.3, 2.5)}`; a third number is for tokens that the
             provider had in its cache. `None`: costs are shown in tokens.

@@ -13,14 +13,35 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from bench_peers import conversation, replay, turns, with_facts
+from conversation import COUNTER, conversation
+from langchain_core.messages import AIMessage
 from memory_pictures import DAYS
-from peers import BILLED, FULL
 
-BUDGET = 16_000
-MEMORY = "langgraph_om, token_budget and recall"
+from langgraph_om import InlineBuffering, ObservationalMemory
+from langgraph_om.core.tokens.counter import count_messages
+from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
+
+BUDGET, DAY = 16_000, 20
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM, RIGHT = 760, 452, 64, 56, 300, 560
 OBSERVATIONS = [line for _, items in DAYS for line in items.splitlines()]
+
+
+def play() -> tuple[list[int], list[int]]:
+    """Return the tokens of the conversation, and of the prompt, at each turn."""
+    model = ScriptedChatModel(
+        observer=ExtractiveObserver().reply, reflector=ExtractiveReflector().reply
+    )
+    memory = ObservationalMemory(model, token_budget=BUDGET, buffering=InlineBuffering())
+    messages = conversation(500, words=60, seed=4)
+    history, prompts, record, whole = [], [], None, 0
+    for at, message in enumerate(messages):
+        if isinstance(message, AIMessage) and not message.tool_calls:
+            result = memory.step(record, messages[:at], thread_id="talk")
+            record = result.record
+            history.append(whole)
+            prompts.append(count_messages(COUNTER, result.messages))
+        whole += count_messages(COUNTER, [message])
+    return history, prompts
 
 
 def draw(history: Sequence[int], prompts: Sequence[int]) -> str:
@@ -66,9 +87,10 @@ def draw(history: Sequence[int], prompts: Sequence[int]) -> str:
 
 
 def main() -> None:
-    messages, _ = with_facts(conversation(500, words=60, seed=4))
-    runs = turns(messages)
-    history, prompts = (replay(name, BUDGET, runs, [], BILLED).sizes for name in (FULL, MEMORY))
+    history, prompts = play()
+    for day in (1, 5, 11):
+        span = slice((day - 1) * DAY, day * DAY)
+        sys.stdout.write(f"day {day}: {sum(history[span]):,} and {sum(prompts[span]):,} tokens\n")
     Path(sys.argv[1], "growing.svg").write_text(draw(history, prompts), encoding="utf-8")
 
 

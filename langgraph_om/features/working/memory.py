@@ -137,21 +137,20 @@ SHOWN_KEY = "om_working"
 
 
 class WorkingMemory:
-    """What is always known: a user's profile, a list of tasks, the state of a project.
+    """A text that is always in view: a user's profile, a list of tasks, the state of a project.
 
-    The Actor is shown it in every call and keeps it up to date with the tool
+    The Actor sees it in every call and updates it with the tool
     `update_working_memory`. Pass it as `ObservationalMemory(..., working_memory=...)`.
 
     Args:
-        template: Markdown that the Actor fills in; it writes the whole text anew with each update.
+        template: Markdown that the Actor fills in; each update replaces the whole text.
         schema: Instead of a template: a pydantic model, a TypedDict, a dataclass or a JSON Schema
             (which needs the extra `jsonschema`). The memory is JSON then, and an update is merged:
-            objects deeply, lists are replaced, `null` deletes. Without either, a template of ours.
+            objects deeply, lists are replaced, `null` deletes. Without either, a default template.
         scope: `"resource"`: one for all threads of a `resource_id`, in the graph's store.
-            `"thread"`: one per thread, in the state's key `working_memory`, where an input or
-            `update_state` may put it too; it follows forks and time travel.
-        read_only: Whether the Actor is shown it and cannot change it. `om_read_only` says the same
-            for one run.
+            `"thread"`: one per thread, in the state's key `working_memory`, which an input or
+            `update_state` may set too; it follows forks and time travel.
+        read_only: Whether the Actor can only read it. `om_read_only` sets the same for one run.
 
     Raises:
         ConfigurationError: When both `template` and `schema` are given, or an option is out of
@@ -179,19 +178,19 @@ class WorkingMemory:
     # --- What programs ask -----------------------------------------------------------------------
 
     def get(self, store: BaseStore, resource_id: str) -> Any:
-        """Return what is kept of a resource.
+        """Return the value of a resource.
 
         Args:
             store: The graph's store.
             resource_id: The user or entity.
 
         Returns:
-            A text, or with a schema a JSON object; `None` where there is nothing yet.
+            A text, or with a schema a JSON object; `None` if there is nothing yet.
         """
         return read_stored(self.form, *self._check_place(store, resource_id))
 
     def put(self, store: BaseStore, resource_id: str, value: Any) -> None:
-        """Keep a value in the place of what is kept of a resource.
+        """Replace the value of a resource.
 
         Args:
             store: The graph's store.
@@ -205,7 +204,7 @@ class WorkingMemory:
         put_stored(self.form, *self._check_place(store, resource_id), self.check(value))
 
     def update(self, store: BaseStore, resource_id: str, memory: Any) -> Any:
-        """Update what is kept of a resource as the tool does.
+        """Update the value of a resource as the tool does.
 
         Args:
             store: The graph's store.
