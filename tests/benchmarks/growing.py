@@ -23,7 +23,10 @@ from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, Script
 
 BUDGET, DAY = 16_000, 20
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM, RIGHT = 760, 452, 64, 56, 300, 560
-OBSERVATIONS = [line for _, items in DAYS for line in items.splitlines()]
+MARKED = [line for _, items in DAYS for line in items.splitlines() if "->" not in line]
+OBSERVATIONS = [line.removeprefix("* ").split(" ", 1) for line in MARKED]
+COLOURS = {"🔴": "#d93025", "🟡": "#f2b600", "✅": "#2e8b57"}
+"""Of the marks, which not every reader's fonts have."""
 
 
 def play() -> tuple[list[int], list[int]]:
@@ -40,7 +43,7 @@ def play() -> tuple[list[int], list[int]]:
             record = result.record
             history.append(whole)
             prompts.append(count_messages(COUNTER, result.messages))
-        whole += count_messages(COUNTER, [message])
+        whole += COUNTER.count_message(message)
     return history, prompts
 
 
@@ -81,8 +84,10 @@ def draw(history: Sequence[int], prompts: Sequence[int]) -> str:
         label(BUDGET, "What your model is sent", f"{max(prompts):,} tokens at most", "#1260cc"),
         '<text x="24" y="340" class="b">What replaces the oldest messages: observations</text>',
     ]
-    for at, each in enumerate(OBSERVATIONS[:4]):
-        parts.append(f'<text x="24" y="{366 + 22 * at}" class="n">{escape(each)}</text>')
+    for at, (mark, each) in enumerate(OBSERVATIONS[:4]):
+        y = 366 + 22 * at
+        parts.append(f'<circle cx="30" cy="{y - 4}" r="5" fill="{COLOURS[mark]}"/>')
+        parts.append(f'<text x="44" y="{y}" class="n">{escape(each)}</text>')
     return "\n".join([*parts, "</svg>", ""])
 
 
