@@ -141,6 +141,7 @@ class Talk:
         self.name, self.language = path.stem, path.stem.partition("_")[2]
         self.facts, self.standing = told["facts"], told["standing"]
         self.parts: list[list[str]] = told["parts"]
+        self.asks: list[str] = told.get("asks", [])
         self._begins: datetime = told["begins"]
 
     @property
