@@ -12,14 +12,11 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langgraph_om import InlineBuffering, ObservationalMemory
-from langgraph_om.core.content.message_keys import key_of, keyed_messages
-from langgraph_om.core.record.record import blank_record
-from langgraph_om.core.record.window import open_window
-from langgraph_om.core.wire import Group
 from langgraph_om.testing import ScriptedChatModel
 from support import groups
 from support.counters import COUNTER
 from support.examples import examples
+from support.inside import Group, blank_record, key_of, keyed_messages, open_window
 from support.material import TAGS, ids, tags_in
 from support.real_ids import real_conversations
 from support.views import assemble

@@ -8,14 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from langgraph_om.core.content.text import escape
-from langgraph_om.core.observe.parse_answer import (
-    MAX_LINE_CHARS,
-    AnswerStatus,
-    ParsedAnswer,
-    parse_output,
-)
 from support.examples import examples
+from support.inside import MAX_LINE_CHARS, AnswerStatus, ParsedAnswer, escape, parse_output
 from support.material import CONTROL, FRAGMENTS, disguised_tags, fragments, tags_in, texts
 
 BLOCKS = ("observations", "current-task", "suggested-response", "thread-title")

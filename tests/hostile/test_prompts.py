@@ -19,22 +19,27 @@ from langchain_core.messages import (
 )
 
 import langgraph_om
-from langgraph_om.core.content.text import escape
-from langgraph_om.core.observe.hints import tell_hints
-from langgraph_om.core.observe.observer import ObserverInput, build_question, observe
-from langgraph_om.core.observe.transcript import TimedMessage, TranscriptLimits, transcribe
-from langgraph_om.core.prompts import fill
-from langgraph_om.core.record.record import blank_record
-from langgraph_om.core.record.window import open_window
-from langgraph_om.core.reflect.reflector import (
-    ReflectorInput,
-    reflect,
-)
-from langgraph_om.core.wire import Group, MemoryRecord
 from support import groups
 from support.counters import COUNTER
 from support.examples import examples
 from support.flows import HINTS
+from support.inside import (
+    Group,
+    MemoryRecord,
+    ObserverInput,
+    ReflectorInput,
+    TimedMessage,
+    TranscriptLimits,
+    blank_record,
+    build_question,
+    escape,
+    fill,
+    observe,
+    open_window,
+    reflect,
+    tell_hints,
+    transcribe,
+)
 from support.material import deep, ids, long_texts, tags_in, texts
 from support.rendering import divide
 from support.views import assemble, recall_of

@@ -11,14 +11,20 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from langgraph_om import InlineBuffering, ObservationalMemory
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.core.content.dates import annotate, read_phrase
-from langgraph_om.core.content.text import as_label, escape, sanitize
-from langgraph_om.core.observe.parse_answer import parse_output
-from langgraph_om.core.observe.transcript import TimedMessage, transcribe
 from langgraph_om.features.recall.answer import Asker, recall
 from langgraph_om.testing import ExtractiveReflector, ScriptedChatModel
 from support.counters import COUNTER
 from support.growth import check_growth
+from support.inside import (
+    TimedMessage,
+    annotate,
+    as_label,
+    escape,
+    parse_output,
+    read_phrase,
+    sanitize,
+    transcribe,
+)
 from support.material import deep
 from support.real_ids import Naming
 from support.recall_talk import read_talk

@@ -13,8 +13,6 @@ from langgraph_om import (
     BackgroundBuffering,
     InlineBuffering,
 )
-from langgraph_om.core.tokens.counter import count_messages
-from langgraph_om.memory import runner_of
 from langgraph_om.runtime.executors import Executor
 from support.agents import (
     Agent,
@@ -31,6 +29,7 @@ from support.agents import (
     uncovered,
     values,
 )
+from support.inside import count_messages, runner_of
 
 EXECUTORS = {
     "background": BackgroundBuffering,

@@ -15,11 +15,10 @@ from langgraph_om import (
     ObservationalMemory,
     create_memory_agent,
 )
-from langgraph_om.core.tokens.counter import count_messages
-from langgraph_om.memory import runner_of
 from langgraph_om.tools.doctor import diagnose
 from support.agents import Agent, of_kind, on_thread, say, scripted, turns, values
 from support.clock import Clock
+from support.inside import count_messages, runner_of
 
 BUDGET = 1500
 

@@ -24,7 +24,6 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from langgraph_om import ConfigurationError
-from langgraph_om.core.content.message_keys import CONTINUATION_ID
 from support.agents import (
     MIDDLEWARE,
     SYSTEM,
@@ -46,6 +45,7 @@ from support.agents import (
     values,
 )
 from support.clock import START
+from support.inside import CONTINUATION_ID
 
 CONFIG = on_thread()
 LOOKUPS = ("", "2,1", "", "3", "1")

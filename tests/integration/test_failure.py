@@ -11,7 +11,6 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 
 from langgraph_om import EstimatingCounter, ObserverError
-from langgraph_om.core.content.message_keys import CONTINUATION_ID
 from langgraph_om.testing import ExtractiveObserver
 from support.agents import (
     DOORS,
@@ -30,6 +29,7 @@ from support.agents import (
     values,
 )
 from support.clock import Clock
+from support.inside import CONTINUATION_ID
 
 CONFIG = on_thread()
 CHANNELS = ("plain", "agent")

@@ -21,9 +21,9 @@ from langgraph_om import (
     ThreadMemory,
     create_memory_agent,
 )
-from langgraph_om.core.record.record import write_log
 from langgraph_om.testing import ScriptedChatModel
 from support.agents import DOORS, make_agent, on_thread, talk, turn, turns
+from support.inside import write_log
 
 FACT = "User is allergic to walnuts"
 

@@ -13,7 +13,6 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langgraph_om import ArchiveError, ObservationalMemory
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.core.content.message_keys import RECALLED_ID
 from support.agents import (
     Agent,
     on_thread,
@@ -27,6 +26,7 @@ from support.agents import (
     values,
 )
 from support.clock import Clock
+from support.inside import RECALLED_ID
 from support.recalling import WALNUTS, recalling
 
 DOORS = ("agent", "middleware", "plain")

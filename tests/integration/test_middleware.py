@@ -14,7 +14,6 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Overwrite
 
 from langgraph_om import ConfigurationError
-from langgraph_om.core.content.message_keys import CONTINUATION_ID
 from langgraph_om.integrations.middleware import (
     ObservationalMemoryMiddleware,
 )
@@ -40,6 +39,7 @@ from support.agents import (
     values,
 )
 from support.clock import Clock
+from support.inside import CONTINUATION_ID
 
 CONFIG = on_thread()
 LIMITS: dict[str, Any] = {"messages": 300, "log": 200}

@@ -10,9 +10,9 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Overwrite
 
 from langgraph_om import ConfigurationError
-from langgraph_om.core.record.record import blank_record
 from support.agents import make_agent, on_thread, record_of, talk, turns, uncovered, values
 from support.clock import START
+from support.inside import blank_record
 
 CONFIG = on_thread()
 

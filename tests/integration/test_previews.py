@@ -11,7 +11,6 @@ from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import EstimatingCounter, InlineBuffering
-from langgraph_om.core.tokens.counter import count_messages
 from support.agents import (
     DOORS,
     make_agent,
@@ -23,6 +22,7 @@ from support.agents import (
     values,
 )
 from support.clock import Clock
+from support.inside import count_messages
 
 COUNTER = EstimatingCounter()
 PASTED = "Summarise this log.\n" + "\n".join(f"entry {at}: level {at % 7}" for at in range(20_000))

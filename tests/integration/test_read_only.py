@@ -11,9 +11,9 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import ObservationalMemory, create_memory_agent
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.core.record.record import complete_record
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 from support.agents import DOORS, make_agent, on_thread, say, talk, turn, turns, values
+from support.inside import complete_record
 
 LIMITS: dict[str, Any] = {"messages": 300, "log": 200}
 READING = on_thread(om_read_only=True)

@@ -24,7 +24,6 @@ from langgraph_om import (
     create_memory_agent,
 )
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.memory import runner_of
 from support.agents import (
     DOORS,
     SCHEMAS,
@@ -41,6 +40,7 @@ from support.agents import (
     turns,
     values,
 )
+from support.inside import runner_of
 from support.recalling import (
     RANGE,
     WALNUTS,

@@ -22,8 +22,8 @@ from langgraph_om import (
     add_observational_memory,
     create_memory_agent,
 )
-from langgraph_om.core.tokens.counter import count_messages
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
+from support.inside import count_messages
 
 COUNTER = EstimatingCounter()
 WINDOW = 2500

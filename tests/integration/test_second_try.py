@@ -11,7 +11,6 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
 from langgraph_om import EstimatingCounter, InlineBuffering, add_observational_memory
-from langgraph_om.core.tokens.counter import count_messages
 from support.agents import (
     Agent,
     actor,
@@ -26,6 +25,7 @@ from support.agents import (
     values,
 )
 from support.clock import Clock
+from support.inside import count_messages
 
 COUNTER = EstimatingCounter()
 LOG = "\n".join(f"entry {at}: level {at % 7}" for at in range(6000))

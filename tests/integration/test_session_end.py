@@ -10,7 +10,6 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import BackgroundBuffering, ConfigurationError, ObservationalMemory
-from langgraph_om.memory import runner_of
 from langgraph_om.testing import ExtractiveObserver
 from support.agents import (
     DOORS,
@@ -28,6 +27,7 @@ from support.agents import (
     values,
 )
 from support.clock import Clock
+from support.inside import runner_of
 
 
 def status(agent: Agent) -> dict[str, Any]:

@@ -16,9 +16,8 @@ from langgraph_om import (
     SQLAlchemyArchive,
     create_memory_agent,
 )
-from langgraph_om.core.content.message_keys import OTHERS_ID
-from langgraph_om.core.tokens.counter import count_messages
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
+from support.inside import OTHERS_ID, count_messages
 from support.shared_world import Agent, config, sharing
 
 COUNTER = EstimatingCounter()

@@ -21,8 +21,8 @@ from langgraph_om import (
     add_observational_memory,
     create_memory_agent,
 )
-from langgraph_om.core.tokens.counter import count_messages
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
+from support.inside import count_messages
 
 COUNTER = EstimatingCounter()
 ROWS = "\n".join(f"row {at}: {at % 13} euro" for at in range(4000))

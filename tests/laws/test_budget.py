@@ -14,12 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import EstimatingCounter, InlineBuffering, ObservationalMemory
-from langgraph_om.core.actor.prompt import count_instructions
-from langgraph_om.core.content.message_keys import CONTINUATION_ID
-from langgraph_om.core.record.window import open_window
-from langgraph_om.core.tokens.counter import count_messages
 from langgraph_om.errors import ItemError
-from langgraph_om.memory import runner_of
 from langgraph_om.testing import (
     ExtractiveObserver,
     ExtractiveReflector,
@@ -29,6 +24,13 @@ from langgraph_om.testing import (
 from support.agents import SYSTEM, Graph, on_thread, values
 from support.clock import Clock
 from support.examples import examples
+from support.inside import (
+    CONTINUATION_ID,
+    count_instructions,
+    count_messages,
+    open_window,
+    runner_of,
+)
 from support.laws.doors import DOORS, build
 
 COUNTER = EstimatingCounter()

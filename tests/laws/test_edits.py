@@ -10,24 +10,24 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from langgraph_om.core.record.record import place_reflection
-from langgraph_om.core.reflect.edits import (
-    CheckedEdits,
-    Item,
-    check_edits,
-    find_spans,
-    number_items,
-    parse_edits,
-    read_head,
-)
-from langgraph_om.core.reflect.reflector import EditedLog
-from langgraph_om.core.tokens.estimate import EstimatingCounter
-from langgraph_om.core.wire import Group
 from support import groups
 from support.editing import as_reflection, long_log, numbered
 from support.examples import examples
 from support.groups import heading
 from support.growth import check_growth
+from support.inside import (
+    CheckedEdits,
+    EditedLog,
+    EstimatingCounter,
+    Group,
+    Item,
+    check_edits,
+    find_spans,
+    number_items,
+    parse_edits,
+    place_reflection,
+    read_head,
+)
 from support.words import Words
 
 COUNTER = EstimatingCounter()

@@ -11,9 +11,9 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import EstimatingCounter, InlineBuffering, ObservationalMemory
 from langgraph_om import create_memory_agent as create
-from langgraph_om.core.observe.transcript import MUCH_SAID
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 from support.examples import examples
+from support.inside import MUCH_SAID
 from support.material import fragments, texts
 
 COUNT = EstimatingCounter().count_text

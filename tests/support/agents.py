@@ -40,13 +40,11 @@ from langgraph_om import (
     add_observational_memory,
     create_memory_agent,
 )
-from langgraph_om.core.content.message_keys import CONTINUATION_ID
 from langgraph_om.integrations.channels import messages_reducer
 from langgraph_om.integrations.middleware import (
     ObservationalMemoryAgentState,
     ObservationalMemoryMiddleware,
 )
-from langgraph_om.memory import runner_of
 from langgraph_om.testing import (
     ExtractiveObserver,
     ExtractiveReflector,
@@ -56,6 +54,7 @@ from langgraph_om.testing import (
 )
 from support.clock import Clock
 from support.event_schema import EXACT
+from support.inside import CONTINUATION_ID, runner_of
 from support.savers import SaverKind, open_async_saver, open_saver
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]

@@ -7,8 +7,7 @@ from typing import Any, Final
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage
 
-from langgraph_om.core.tokens.counter import FunctionCounter, TokenCounter
-from langgraph_om.core.tokens.estimate import EstimatingCounter
+from support.inside import EstimatingCounter, FunctionCounter, TokenCounter
 
 COUNTER = EstimatingCounter()
 

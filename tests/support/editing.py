@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from langgraph_om.core.reflect.edits import (
+from support.groups import AT, day_log, group
+from support.inside import (
+    BufferedReflection,
     CheckedEdits,
+    EditedLog,
+    Group,
     Item,
     check_edits,
     number_items,
     parse_edits,
 )
-from langgraph_om.core.reflect.reflector import EditedLog
-from langgraph_om.core.wire import BufferedReflection, Group
-from support.groups import AT, day_log, group
 from support.words import Words
 
 TALK: list[Group] = [

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from langgraph_om.core.record.record import complete_record
-from langgraph_om.core.wire import MemoryRecord
+from support.inside import MemoryRecord, complete_record
 
 
 def edited(record: Mapping[str, Any] | None, keys: Mapping[str, Any]) -> MemoryRecord:

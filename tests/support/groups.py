@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date, timedelta
 from typing import Any, cast
 
-from langgraph_om.core.wire import Group
+from support.inside import Group
 from support.words import Words
 
 AT = "2026-03-02T09:00:00+00:00"

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from langgraph_om.core.wire import JobRequest
 from langgraph_om.integrations.worker_graph import build_worker
-from langgraph_om.memory import runner_of
 from support.agents import remembering, scripted
 from support.clock import Clock
+from support.inside import JobRequest, runner_of
 
 
 class RefusedError(Exception):

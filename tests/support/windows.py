@@ -7,9 +7,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langgraph_om.core.record.record import blank_record
-from langgraph_om.core.record.window import Entry, Window, open_window
-from langgraph_om.core.wire import MemoryRecord
+from support.inside import Entry, MemoryRecord, Window, blank_record, open_window
 from support.words import Words
 
 

@@ -12,13 +12,11 @@ from langgraph.runtime import Runtime
 from pydantic import TypeAdapter
 
 from langgraph_om import ObservationalMemory
-from langgraph_om.core.record.fold import fold
-from langgraph_om.core.wire import Event, MemoryRecord
-from langgraph_om.memory import runner_of
 from langgraph_om.runtime.flows import drive
 from langgraph_om.runtime.run import RUNTIME
 from langgraph_om.runtime.runner import RunScope
 from langgraph_om.runtime.turn import Outcome, turn
+from support.inside import Event, MemoryRecord, fold, runner_of
 
 EVENT: TypeAdapter[Any] = TypeAdapter(Event)
 RECORD: TypeAdapter[Any] = TypeAdapter(MemoryRecord)

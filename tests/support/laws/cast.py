@@ -26,14 +26,11 @@ from langchain_core.tools import InjectedToolCallId, tool
 from pydantic import Field, PrivateAttr
 
 from langgraph_om import BackgroundBuffering
-from langgraph_om.core.content.message_keys import hidden_id
-from langgraph_om.core.effects import JobState
-from langgraph_om.core.prompts import load
-from langgraph_om.core.wire import Event
 from langgraph_om.runtime.run import find_writer
 from langgraph_om.testing import ExtractiveReflector
 from support.agents import live_request
 from support.clock import Clock
+from support.inside import Event, JobState, hidden_id, load
 from support.real_ids import Naming
 from support.reasoning import thinking
 

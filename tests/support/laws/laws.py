@@ -18,11 +18,17 @@ from typing import Any, cast, get_args
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.core.content.message_keys import GAP_ID, OWN_IDS, content_digest, derive_id
-from langgraph_om.core.content.text import escape
-from langgraph_om.core.observe.parse_answer import ParsedAnswer, parse_output
 from langgraph_om.core.record.standing import is_standing, read_group
 from langgraph_om.testing import Provider, check_message_sequence
+from support.inside import (
+    GAP_ID,
+    OWN_IDS,
+    ParsedAnswer,
+    content_digest,
+    derive_id,
+    escape,
+    parse_output,
+)
 from support.laws.cast import label_of, words_of
 from support.reasoning import misplaced, without_thoughts
 from support.rendering import render_output

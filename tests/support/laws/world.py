@@ -23,12 +23,10 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import StateSnapshot
 
 from langgraph_om import InlineBuffering, ObservationalMemory, WorkingMemory
-from langgraph_om.core.record.fold import fold
-from langgraph_om.core.record.window import MIN_REMAINING, open_window
-from langgraph_om.memory import runner_of
 from support.agents import Graph, Part, Saver, dumped, of_kind
 from support.claims import end_claims
 from support.clock import Clock
+from support.inside import MIN_REMAINING, fold, open_window, runner_of
 from support.laws.cast import (
     CALLED,
     Actor,
