@@ -10,22 +10,18 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langgraph_om import InlineBuffering, ObservationalMemory
-from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.features.recall.answer import Asker, recall
 from langgraph_om.testing import ExtractiveReflector, ScriptedChatModel
 from support.counters import COUNTER
 from support.growth import check_growth
 from support.inside import (
-    TimedMessage,
     annotate,
     as_label,
     escape,
     parse_output,
     read_phrase,
     sanitize,
-    transcribe,
 )
-from support.material import deep
 from support.real_ids import Naming
 from support.recall_talk import read_talk
 
@@ -108,22 +104,6 @@ def test_a_step_takes_time_in_proportion_to_the_messages(name: str) -> None:
         return work
 
     check_growth(prepare, 1500)
-
-
-def test_archiving_takes_time_in_proportion_to_the_messages() -> None:
-    def prepare(count: int) -> Callable[[], object]:
-        archive = SQLAlchemyArchive("sqlite:///:memory:")
-        rows = [(str(message.id), message, True) for message in tiny(count)]
-
-        def work() -> None:
-            archive.append("t", None, rows, after=None, now=NOW)
-            archive.append("t", None, rows, after=None, now=NOW)
-            archive.append("t", None, rows[::-1], after=None, now=NOW)
-            archive.close()
-
-        return work
-
-    check_growth(prepare, 1000)
 
 
 # --- Long texts ----------------------------------------------------------------------------------
@@ -209,17 +189,3 @@ def test_a_long_result_is_recalled() -> None:
         return work
 
     check_growth(prepare, 125_000)
-
-
-# --- The log -------------------------------------------------------------------------------------
-
-
-def test_a_transcript_of_deep_and_wide_values_is_bounded() -> None:
-    wide = {f"key {at}": [at] * 50 for at in range(20_000)}
-    said = [
-        AIMessage("", tool_calls=[{"name": "f", "args": args, "id": "c"}])
-        for args in (deep(10_000), wide, {"x": wide}, {"a": deep(500), "b": "y" * 1_000_000})
-    ]
-    timed = [TimedMessage(message, NOW) for message in said]
-    text = transcribe(timed, timezone=UTC, counter=COUNTER).text
-    assert COUNTER.count_text(text) < 2500 * len(said)

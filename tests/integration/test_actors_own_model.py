@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AnyMessage, HumanMessage
 from langchain_core.tools import tool
@@ -109,35 +108,6 @@ def test_memory_observes_with_the_one_key_that_there_is(
     state = talk(door(MODELS[name](provider), ObservationalMemory(**LIMITS)))
     assert "boat is red" in state["om"]["log"][0]["text"]
     assert not any(asked.get("tools") for asked in provider.observed)
-
-
-class Heard(BaseCallbackHandler):
-    """Hears the tokens of the model that it was given to."""
-
-    def __init__(self) -> None:
-        self.words: list[str] = []
-
-    def on_llm_new_token(self, token: str, **_: Any) -> None:
-        self.words.append(token)
-
-
-@pytest.mark.parametrize("door", DOORS)
-def test_what_listens_to_the_agents_model_hears_nothing_of_memory(
-    door: Callable[..., Any],
-) -> None:
-    heard = Heard()
-    model = ScriptedChatModel(
-        lambda _: "Noted.", observer=ExtractiveObserver().reply, callbacks=[heard], tags=["mine"]
-    )
-    agent, tags = door(model, ObservationalMemory(**LIMITS)), set()
-    config: Any = {"configurable": {"thread_id": "t"}}
-    for said in TALK:
-        asked = {"messages": [HumanMessage(said)]}
-        for chunk, about in agent.stream(asked, config, stream_mode="messages"):
-            tags.update(about.get("tags") or () if "boat" in str(chunk.content) else ())
-    assert agent.get_state(config).values["om"]["log"]
-    assert "boat" not in "".join(heard.words)
-    assert "mine" not in tags
 
 
 def test_two_agents_with_one_memory_are_asked_each_for_its_own_threads() -> None:

@@ -9,14 +9,12 @@ from langchain_core.messages import AIMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import AdoptProgress, ConfigurationError
-from langgraph_om.testing import ExtractiveObserver
 from support.agents import (
     Agent,
     bare_agent,
     make_agent,
     on_thread,
     say,
-    scripted,
     talk,
     turn,
     turns,
@@ -62,31 +60,6 @@ def test_what_a_thread_has_is_observed_before_its_first_turn(door: str) -> None:
     assert len(agent.prompts()[-1]) < 20
     again = agent.memory.of(agent.graph, on_thread()).adopt()
     assert again.calls == 0
-
-
-@pytest.mark.slow
-def test_a_failure_keeps_what_was_observed_and_can_be_gone_on_from() -> None:
-    agent = old_thread("plain")
-    calls: list[int] = []
-
-    def observer(messages: list[Any]) -> Any:
-        calls.append(1)
-        if is_down and len(calls) > 2:
-            msg = "no key"
-            raise OSError(msg)
-        return ExtractiveObserver().reply(messages)
-
-    is_down = True
-    failing = make_agent("plain", agent.graph.checkpointer, model=scripted(observer=observer))  # type: ignore[arg-type]
-    first = failing.memory.of(failing.graph, on_thread()).adopt()
-    assert first.error is not None
-    assert "no key" in first.error
-    assert first.observed_tokens > 0
-    is_down = False
-    say(failing.graph, on_thread(), turn(99))
-    second = failing.memory.of(failing.graph, on_thread()).adopt()
-    assert second.error is None
-    assert second.remaining_tokens < 480
 
 
 def test_a_thread_in_the_middle_of_a_run_is_refused() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -17,7 +16,6 @@ from langchain.agents.middleware import (
     AgentMiddleware,
     HumanInTheLoopMiddleware,
     PIIMiddleware,
-    SummarizationMiddleware,
     TodoListMiddleware,
 )
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -204,40 +202,6 @@ async def test_a_model_that_is_called_several_times_in_a_step_has_one_turn_of_me
     assert len(often.prompts()) == 3 * len(once.prompts())
     assert often.asked("observer") == once.asked("observer") > 1
     assert remembers(often)
-
-
-# --- Summaries beside memory ---------------------------------------------------------------------
-
-
-def summarising(messages: int, keep: int) -> SummarizationMiddleware:
-    return SummarizationMiddleware(
-        ScriptedChatModel("SUMMARY: the user plans trips."),
-        trigger=("messages", messages),
-        keep=("messages", keep),
-    )
-
-
-@pytest.mark.parametrize("is_before", [True, False], ids=["before memory", "after memory"])
-def test_summaries_beside_memory_are_warned_of_once(
-    caplog: pytest.LogCaptureFixture, *, is_before: bool
-) -> None:
-    summary = summarising(8, 4)
-    agent = beside(*([summary] if is_before else []), after=[] if is_before else [summary])
-    with caplog.at_level(logging.WARNING, "langgraph_om"):
-        for message in turns(16):
-            say(agent.graph, CONFIG, message)
-            state = values(agent.graph, CONFIG)
-            seen = observed_text(agent.model) + str(state["messages"])
-            shown = {m.id for m in agent.memory.llm_input_messages(state)}
-            unseen = [
-                m.id for m in state["messages"] if m.id not in shown and m.text[:40] not in seen
-            ]
-            assert unseen == []
-    warned = [r.getMessage() for r in caplog.records if r.name == "langgraph_om"]
-    assert len(warned) == 1
-    assert "summarization" in warned[0]
-    assert "SUMMARY" in observed_text(agent.model) + str(values(agent.graph, CONFIG)["messages"])
-    assert refusals(agent.prompts()) == []
 
 
 # --- deepagents ----------------------------------------------------------------------------------

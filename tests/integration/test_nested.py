@@ -15,7 +15,6 @@ from langgraph_om import ObservationalMemoryMiddleware, create_memory_agent
 from support.agents import (
     SCHEMAS,
     Graph,
-    make_agent,
     on_thread,
     remembering,
     scripted,
@@ -88,14 +87,3 @@ def test_agent_with_a_checkpointer_of_its_own_space_observes_once(
     talk(graph, on_thread(), turns(20))
     assert warnings_of(caplog) == []
     assert 0 < sum(call["role"] == "observer" for call in model.calls) < 20
-
-
-@pytest.mark.parametrize("door", ["agent", "plain", "middleware"])
-def test_thread_without_a_checkpointer_is_warned_of_once(
-    door: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    agent = make_agent(door, archive="sqlite:///:memory:", evict=True)
-    for message in turns(3):
-        agent.graph.invoke({"messages": [message]}, on_thread())
-    [warning] = warnings_of(caplog)
-    assert "compile the graph with a checkpointer" in warning

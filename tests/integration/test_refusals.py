@@ -162,24 +162,6 @@ async def test_a_server_that_takes_only_texts_is_asked_with_texts(door: str) -> 
 
 
 @doors
-async def test_what_a_server_cannot_read_is_named_instead(door: str) -> None:
-    sent: list[list[BaseMessage]] = []
-
-    def answer(messages: list[BaseMessage]) -> Any:
-        kinds = {b["type"] for m in messages if isinstance(m.content, list) for b in m.content}
-        return AIMessage("ok") if kinds <= {"text"} else StatusError(400, "image: 9000 of 1000")
-
-    memory, graph = build(door, actor(answer, sent))
-    image = {"type": "image_url", "image_url": {"url": "https://localhost/n_ctx=1000/sea.png"}}
-    config = {"configurable": {"thread_id": "t"}}
-    given = {"messages": [HumanMessage([{"type": "text", "text": "What is it?"}, image])]}
-    state = graph.invoke(given, config)
-    assert state["messages"][-1].text == "ok"
-    assert "What is it?" in sent[-1][-1].text
-    assert memory.actor_window is None
-
-
-@doors
 @pytest.mark.parametrize("status", [401, 429, 503])
 async def test_other_failures_are_not_asked_again(door: str, status: int) -> None:
     sent: list[list[BaseMessage]] = []

@@ -10,7 +10,6 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import BackgroundBuffering, ConfigurationError, ObservationalMemory
-from langgraph_om.testing import ExtractiveObserver
 from support.agents import (
     DOORS,
     Agent,
@@ -82,25 +81,6 @@ def test_what_was_made_ahead_is_put_into_the_log_and_not_asked_for_again() -> No
     assert (state["om"]["chunks"], state["om"]["pending"]) == ([], {})
     ids = [message.id for message in state["messages"]]
     assert times_covered(state["om"], ids) == [1] * len(ids)
-
-
-def test_a_failure_is_told_and_can_be_gone_on_from() -> None:
-    is_down = True
-
-    def observer(messages: list[Any]) -> Any:
-        if is_down:
-            msg = "no key"
-            raise ValueError(msg)
-        return ExtractiveObserver().reply(messages)
-
-    agent = make_agent("agent", InMemorySaver(), model=scripted(observer=observer))
-    say(agent.graph, on_thread(), turn(1))
-    first = agent.memory.of(agent.graph, on_thread()).observe()
-    assert "no key" in str(first.error)
-    assert first.remaining_tokens > 0
-    is_down = False
-    again = agent.memory.of(agent.graph, on_thread()).observe()
-    assert (again.error, again.remaining_tokens) == (None, 0)
 
 
 @pytest.mark.parametrize("door", DOORS)

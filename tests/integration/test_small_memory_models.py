@@ -109,14 +109,6 @@ def test_a_log_larger_than_its_reflector_comes_down(says: str) -> None:
     assert any(group["kind"] == "reflection" for group in state["om"]["log"])
 
 
-def test_a_title_is_asked_about_less() -> None:
-    small = Small(900, "trop long")
-    _, agent, _ = build(ExtractiveObserver(), thread_title={"model": small.model})
-    state = talk(agent, 4, words=150)
-    assert state["om"]["thread_title"] == "A trip to Tromso"
-    assert small.refused
-
-
 @pytest.mark.parametrize("says", ["troppo", "profile"])
 def test_threads_of_a_user_are_observed_in_as_many_questions_as_it_takes(
     says: str, tmp_path: Path

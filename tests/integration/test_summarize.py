@@ -13,7 +13,6 @@ from langgraph_om import (
     Extractor,
     InlineBuffering,
     ObservationalMemory,
-    ObserverError,
     create_memory_agent,
 )
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
@@ -97,12 +96,6 @@ def test_an_archived_thread_is_summarized_by_its_id(tmp_path: Any) -> None:
     assert "trip number 2" in newest.observations
     assert "trip number 1" not in newest.observations
     assert memory.archive.groups(thread_id="t", limit=10) == kept
-
-
-def test_a_failure_is_raised() -> None:
-    memory = ObservationalMemory(ScriptedChatModel("ok", observer=ValueError("down")))
-    with pytest.raises(ObserverError, match="down"):
-        memory.summarize(CALL)
 
 
 def test_hooks_and_functions_of_the_user_hold() -> None:

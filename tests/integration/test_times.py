@@ -187,26 +187,3 @@ def test_recall_tells_when_observed_messages_were_said(
     found = recalled(memory, values)
     assert len(found) == 24
     assert all(told == said for told, said in found), found
-
-
-@pytest.mark.parametrize("is_timed", [True, False])
-def test_other_threads_are_dated_by_what_the_archive_keeps(*, is_timed: bool) -> None:
-    calendar = Calendar()
-    memory, observer = remembering(
-        calendar, retrieval={"scope": "resource"}, archive="sqlite://", scope="resource"
-    )
-    actor = Actor(calendar=calendar, is_timed=is_timed)
-    graph = create_memory_agent(actor, memory=memory, checkpointer=InMemorySaver())
-    other: Any = {"configurable": {"thread_id": "other", "resource_id": "ana"}}
-    for thread in ("other", "another", "third"):
-        talk(graph, calendar, 3, {"configurable": {**other["configurable"], "thread_id": thread}})
-    calendar.pass_days(30)
-    talk(graph, calendar, 1)
-    values = graph.get_state(CONFIG).values
-    excerpts = "\n".join(each["text"] for each in values["om"]["others"])
-    told = headings(f"{excerpts}\n{transcripts(observer)}")
-    assert len(told) > 4
-    assert all(heading == said for heading, said in told), told
-    found = recalled(memory, values, "other")
-    assert len(found) == 6
-    assert all(day == said for day, said in found), found

@@ -17,11 +17,9 @@ from support.wire_server import (
     Provider,
     Reply,
     Request,
-    gemini_fails,
     gemini_says,
     google,
     openai,
-    openai_fails,
     openai_responds,
     openai_says,
     reach,
@@ -235,28 +233,6 @@ async def test_of_blocks_only_the_text_is_read(
     text = noted(await observe(remembering(make(provider, **options))))[0]
     assert text.endswith("* 🔴 (09:00) User goes to Lisbon with Ana")
     assert "think" not in text
-
-
-# --- Settings that a model refuses ---------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "bad", "good"),
-    [
-        (OPENAI, openai_fails(400, "Bad."), openai_says(NOTED)),
-        (GOOGLE, gemini_fails(400, "Bad.", "INVALID_ARGUMENT"), gemini_says(NOTED)),
-    ],
-)
-async def test_settings_that_nobody_asked_for_are_left_out_once_refused(
-    provider: Provider, name: str, bad: Reply, good: Reply
-) -> None:
-    provider.says(bad, good)
-    memory = remembering([{"model": name, "max_retries": 0}])
-    assert noted(await observe(memory))
-    assert noted(await observe(memory))
-    first, *others = [sent(request).keys() - {"stream"} for request in provider.requests]
-    assert first
-    assert others == [set(), set()]
 
 
 # --- Keys and event loops ------------------------------------------------------------------------

@@ -134,8 +134,3 @@ def test_an_old_item_that_a_message_may_deny_is_shown_whole_under_its_day(
     assert touched.split("\n")[1] == heading(0)
     assert f"\n{note}" in touched
     assert Words().count_text(text) <= 160
-
-
-def test_what_one_message_names_is_not_lost_among_many_others() -> None:
-    others = [f"We talked about {' '.join(FILLER[at].split()[6:])} again" for at in range(100)]
-    assert NOTES[0] in shown_about(*others[:50], "Redis? Never.", *others[50:], budget=300)
