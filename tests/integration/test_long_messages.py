@@ -65,6 +65,7 @@ def check_whole(model: ScriptedChatModel, result: Any, thread: str) -> None:
     assert (group["thread_id"], group["ranges"][0][0]) == (thread, LONG_ID)
     assert group["text"].count("User sent lines") == end["usage"]["calls"]
     assert group["text"].count("Date:") == 1
+    assert "\n\n" not in group["text"], "the answers of one day are one list"
 
 
 @pytest.mark.parametrize("scope", ["thread", "resource"])

@@ -304,7 +304,7 @@ class Conversations(RuleBasedStateMachine):
 TestConversations = Conversations.TestCase
 TestConversations.settings = hypothesis_settings(
     deadline=None,
-    max_examples=12 * EXAMPLES or 3,
+    max_examples=12 * EXAMPLES or 2,
     stateful_step_count=20,
     suppress_health_check=[
         HealthCheck.too_slow,

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 EXAMPLES = int(os.environ.get("OM_EXAMPLES", "0"))
 USUAL = 50
 """Where a law does not say itself how many CI tries."""
-_PART, _FEWEST = 12, 3
+_PART, _FEWEST = 12, 2
 
 
 def count_examples(count: int) -> int:
