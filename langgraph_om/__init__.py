@@ -31,7 +31,7 @@ if _typing.TYPE_CHECKING:
         ThreadBusyError,
     )
     from langgraph_om.features.extract import Extractor
-    from langgraph_om.features.working.memory import WorkingMemory
+    from langgraph_om.features.working_memory import WorkingMemory
     from langgraph_om.handle import ThreadMemory
     from langgraph_om.integrations.agent import create_memory_agent
     from langgraph_om.integrations.middleware import (
@@ -53,7 +53,6 @@ if _typing.TYPE_CHECKING:
     from langgraph_om.runtime.server import ServerBuffering
     from langgraph_om.runtime.turn import StepResult
     from langgraph_om.searching import SearchHit
-    from langgraph_om.summarizing import Summary
     from langgraph_om.tools.view import MemoryView
 
 __all__ = [
@@ -89,7 +88,6 @@ __all__ = [
     "SearchHit",
     "ServerBuffering",
     "StepResult",
-    "Summary",
     "ThreadBusyError",
     "ThreadMemory",
     "Thresholds",
@@ -116,7 +114,7 @@ _NAMES = {
         *("ObservationalMemoryError", "ObserverError", "ThreadBusyError"),
     ),
     "features.extract": ("Extractor",),
-    "features.working.memory": ("WorkingMemory",),
+    "features.working_memory": ("WorkingMemory",),
     "handle": ("ThreadMemory",),
     "tools.view": ("MemoryView",),
     "integrations.agent": ("create_memory_agent",),
@@ -133,7 +131,6 @@ _NAMES = {
     "runtime.server": ("ServerBuffering",),
     "runtime.turn": ("StepResult",),
     "searching": ("SearchHit",),
-    "summarizing": ("Summary",),
 }
 """The public names, by module. It is imported when one is asked for: all together take a third of a
 second, and who handles an error or reads a record needs none of the others."""

@@ -24,7 +24,7 @@ from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.effects import Requests, call_function, call_graph
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.meaning import Meaning
-from langgraph_om.features.working.storage import delete_stored
+from langgraph_om.features.working_store import delete_stored
 from langgraph_om.runtime.acting import GraphThread
 from langgraph_om.runtime.executors import BackgroundBuffering, ForgettingExecutor
 from langgraph_om.runtime.runner import StepRunner

@@ -15,7 +15,7 @@ from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 
-from langgraph_om import adoption, deletion, searching, summarizing
+from langgraph_om import adoption, deletion, searching
 from langgraph_om.archive import ArchivedThread
 from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.effects import Requests
@@ -24,8 +24,7 @@ from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.extract import read_extracted
 from langgraph_om.features.recall import answer_call, find_tool
-from langgraph_om.features.working import find_working_memory
-from langgraph_om.features.working.memory import WorkingMemory
+from langgraph_om.features.working_memory import WorkingMemory
 from langgraph_om.handle import ThreadMemory, Updates
 from langgraph_om.models.providers import name_actor
 from langgraph_om.options import (
@@ -45,7 +44,6 @@ from langgraph_om.runtime.second_try import SecondTries
 from langgraph_om.runtime.tools import binds_tools
 from langgraph_om.runtime.turn import StepResult, take_step
 from langgraph_om.searching import SearchHit, list_threads
-from langgraph_om.summarizing import Summary
 from langgraph_om.tools.view import (
     MemoryView,
     build_view,
@@ -339,7 +337,8 @@ class ObservationalMemory(metaclass=NoMiddleware):
     @property
     def working_memory(self) -> WorkingMemory | None:
         """The working memory, as the option has it; `None` without one."""
-        return find_working_memory(self._runner)
+        working = self._runner.settings.parts.working
+        return None if working is None else working.memory
 
     # --- Recall and search -----------------------------------------------------------------------
 
@@ -557,47 +556,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
         """
         return adoption.observe_messages(self._runner, record, messages, thread_id, config)
 
-    @waited
-    def summarize(
-        self,
-        conversation: Any = None,
-        *,
-        thread_id: str | None = None,
-        extract: Mapping[str, Any] | None = None,
-        instruction: str | None = None,
-        last_messages: int | None = None,
-        config: RunnableConfig | None = None,
-    ) -> Requests[Summary]:
-        """Return the observations of a closed conversation, such as a call; nothing is kept.
-
-        The whole conversation is observed by the Observer's model, whatever was observed before,
-        in as many questions as `message_tokens` asks for.
-
-        Args:
-            conversation: A list of messages, or a state as for `llm_input_messages`.
-            thread_id: A thread of the archive, instead of a conversation.
-            extract: Values to find, as for `observation={"extract": ...}`.
-            instruction: Added at the end of the Observer's system prompt, instead of the memory's.
-            last_messages: How many of the newest messages to read; `None`: all.
-            config: Configuration with callbacks for the model's calls.
-
-        Raises:
-            ConfigurationError: When nothing to read is given, or an argument is invalid.
-            ObserverError: When the Observer failed.
-            ArchiveError: When the archive's storage fails.
-        """
-        return summarizing.summarize(
-            self._runner,
-            self._options,
-            conversation,
-            thread_id=thread_id,
-            extract=extract,
-            instruction=instruction,
-            last_messages=last_messages,
-            config=config,
-        )
-
-    aobserve_messages, asummarize = awaited(observe_messages), awaited(summarize)
+    aobserve_messages = awaited(observe_messages)
 
     # --- Health ----------------------------------------------------------------------------------
 

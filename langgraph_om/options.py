@@ -18,7 +18,6 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import AfterValidator, Field, InstanceOf, SkipValidation
 
 from langgraph_om.core.config.options import (
-    FLAG,
     Group,
     Hint,
     InjectConfig,
@@ -28,7 +27,6 @@ from langgraph_om.core.config.options import (
     RetrievalConfig,
     TitleConfig,
     Tokens,
-    one_of,
 )
 from langgraph_om.core.config.settings import Parts, Settings
 from langgraph_om.core.config.thresholds import Thresholds, resolve_thresholds, split_budget
@@ -47,8 +45,7 @@ from langgraph_om.features.previews import PreviewRule, Previews
 from langgraph_om.features.recall import Recall
 from langgraph_om.features.shared_log import SharedLogs
 from langgraph_om.features.titles import Titles
-from langgraph_om.features.working import KnownOfUser
-from langgraph_om.features.working.memory import WorkingMemory
+from langgraph_om.features.working_memory import KnownOfUser, WorkingMemory
 from langgraph_om.models.model_value import ModelValue
 from langgraph_om.models.pool import choose_models
 from langgraph_om.parts import Scope
@@ -118,7 +115,7 @@ class MemoryOptions(Group):
 
     model: SkipValidation[ModelValue | None] = Field(default=None, kw_only=False)
     """The model of the Observer and the Reflector; `None`: the agent's own."""
-    enabled: Annotated[bool, FLAG] = True
+    enabled: bool = True
     """Turns memory on or off; with `False`, the agent works as if it had none."""
     token_budget: Annotated[
         Annotated[int, Field(ge=200)]
@@ -133,7 +130,7 @@ class MemoryOptions(Group):
     number, or a part of the model's context window such as `("fraction", 0.6)`. For a short time
     they may take 1.2 times as many, never more. Both thresholds follow from it; if you set one of
     them, the other gets the rest. A fraction has no effect until the context window is known."""
-    share_token_budget: Annotated[bool | None, Hint("True, False or None")] = None
+    share_token_budget: bool | None = None
     """Lets recent messages use room that observations leave free, and vice versa; `None` does so if
     you set `token_budget` and neither threshold."""
     observation: Annotated[
@@ -147,10 +144,9 @@ class MemoryOptions(Group):
         Hint("a ReflectionConfig or a mapping with its keys"),
     ] = None
     """Settings of the Reflector: a `ReflectionConfig` or a mapping."""
-    resource_id: Annotated[
-        Annotated[str, Field(min_length=1)] | Callable[[RunnableConfig], str | None] | None,
-        Hint("an id, a function of the run's configuration, or None"),
-    ] = None
+    resource_id: (
+        Annotated[str, Field(min_length=1)] | Callable[[RunnableConfig], str | None] | None
+    ) = None
     """The id of the user that a thread belongs to, or a function that returns it from the run's
     configuration; `None` takes the `resource_id` in the run's `context` or `configurable`."""
     messages_key: Annotated[
@@ -168,17 +164,12 @@ class MemoryOptions(Group):
         ),
     ] = None
     """The function or object that counts tokens; the default estimates them without a tokenizer."""
-    max_input_tokens: Annotated[
-        Tokens | None,
-        Hint("a whole number of tokens, 1 or more"),
-    ] = None
+    max_input_tokens: Tokens | None = None
     """The context window of the agent's model, in tokens, if the model's profile lacks it or is
     wrong. Thresholds are scaled down to four fifths of it. What does not fit is left out of the
     prompt, oldest messages first. With `None`, the profile says it, or the first prompt that is
     refused as too long."""
-    message_time: Annotated[
-        Callable[[BaseMessage], datetime | None] | None, Hint("a function or None")
-    ] = None
+    message_time: Callable[[BaseMessage], datetime | None] | None = None
     """A function that returns the time a message was written; `None` uses its `created_at`, or else
     the time memory first saw it."""
     timezone: Annotated[
@@ -188,12 +179,12 @@ class MemoryOptions(Group):
     ] = "UTC"
     """The time zone of your users: an IANA name or a `tzinfo`. A run's `context={"timezone": ...}`,
     or the offset of the user's newest message, overrides it."""
-    on_error: Annotated[OnError, one_of(OnError)] = "continue"
+    on_error: OnError = "continue"
     """What to do if the Observer or the Reflector fails: `"continue"` with the messages as they
     are, `"abort"` the turn without an answer, or `"raise"` the error."""
-    deadline: Annotated[Annotated[float, Field(gt=0)], Hint("a number of seconds above 0")] = 60.0
+    deadline: Annotated[float, Field(gt=0)] = 60.0
     """The most seconds that one call of the agent's model waits for memory, including retries."""
-    obscure_thread_ids: Annotated[bool | None, Hint("True, False or None")] = None
+    obscure_thread_ids: bool | None = None
     """Replaces thread ids with hashes in what models read; `None` does so with
     `scope="resource"`."""
     hooks: SkipValidation[Mapping[str, Callable[..., Any]] | None] = None
@@ -219,7 +210,7 @@ class MemoryOptions(Group):
     """Where background work runs: in threads (`BackgroundBuffering()`), within the turn
     (`InlineBuffering()`), on a LangGraph server (`ServerBuffering()`), or in your own
     `Executor`."""
-    clock: Annotated[Callable[[], datetime] | None, Hint("a function or None")] = None
+    clock: Callable[[], datetime] | None = None
     """A function that returns the current time with its time zone; `None` uses the system clock."""
     archive: Annotated[
         SkipValidation[ArchiveValue],
@@ -231,7 +222,7 @@ class MemoryOptions(Group):
     """A database that keeps messages and observations besides the checkpointer: a URL such as
     `"sqlite:///memory.db"` or `"postgresql://..."`, an SQLAlchemy engine, or a
     `SQLAlchemyArchive`."""
-    evict: Annotated[bool, FLAG] = False
+    evict: bool = False
     """Removes observed messages from the graph's state once the archive has them, which keeps
     checkpoints small."""
     retrieval: Annotated[
@@ -256,7 +247,7 @@ class MemoryOptions(Group):
     ] = True
     """Has the Observer note the current task and suggest a reply, and shows both to the agent: a
     flag, or one for each, such as `{"suggested_response": False}`."""
-    working_memory: Annotated[InstanceOf[WorkingMemory] | None, Hint("a WorkingMemory(...)")] = None
+    working_memory: InstanceOf[WorkingMemory] | None = None
     """A `WorkingMemory`: a short text or JSON object about the user that the agent always sees and
     keeps up to date with a tool."""
     thread_title: Annotated[
@@ -268,7 +259,7 @@ class MemoryOptions(Group):
     or a function of the run's configuration. `min_messages` is how many messages come first (2).
     The title is renewed when the Observer suggests another. `set_title` sets one that memory never
     changes."""
-    scope: Annotated[Scope, one_of(Scope)] = "thread"
+    scope: Scope = "thread"
     """Whether each thread has its own observations (`"thread"`), or all threads of a user share
     theirs (`"resource"`, which needs an `archive`). With a shared log, the agent also sees the
     newest words of the user's other threads."""

@@ -29,7 +29,6 @@ from langgraph_om import (
     RetrievalConfig,
     SearchHit,
     StepResult,
-    Summary,
     ThreadBusyError,
     ThreadMemory,
     Thresholds,
@@ -100,7 +99,6 @@ def ready_agent(memory: ObservationalMemory, tools: list[BaseTool]) -> None:
     assert_type(thread.remember("x", date="2026-03-02"), str)
     assert_type(thread.pin_message("m1"), str)
     assert_type(thread.view(history=True), MemoryView)
-    assert_type(memory.summarize([], extract={"gist": "A gist."}), Summary)
     assert_type(thread.search("x", limit=3), list[SearchHit])
     assert_type(thread.observe(), AdoptReport)
     assert_type(thread.title(), str | None)

@@ -250,7 +250,7 @@ P = ParamSpec("P")
 
 _ASKING: Final = {
     **dict.fromkeys(("adopt", "observe", "reflect"), "thread"),
-    **dict.fromkeys(("observe_messages", "summarize"), "memory"),
+    "observe_messages": "memory",
 }
 """Methods that ask models, and so would hold up an event loop for long, and what they are of."""
 

@@ -147,7 +147,7 @@ class StepRunner:
         if parts.recall is not None:
             parts.recall.connect(self)
         if parts.working is not None:
-            storage += parts.working.connect(self)
+            parts.working.connect(self)
         if parts.inject is not None:
             storage.append(parts.inject.connect(parts))
         return storage

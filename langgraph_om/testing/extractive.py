@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from langchain_core.messages import BaseMessage
+from pydantic import Field
 
-from langgraph_om.errors import ConfigurationError
 from langgraph_om.testing.offline import (
     MAX_CHARACTERS_READ,
     NO_OBSERVATIONS,
@@ -30,6 +29,8 @@ from langgraph_om.testing.offline import (
 # An Observer offline: it writes observations by quoting the conversation it reads.
 
 
+_WORDS = 16  # The most that are quoted of one message.
+_EVERY = 3  # Of the assistant's statements without numbers or lists, this one is kept.
 _SMALL_LOG = 400  # Characters: observations as short as this are not made shorter.
 _MUCH_SAID = 120  # Bytes, which no script says in more than 60 tokens: more needs an item.
 _TOOL_WEIGHT = 2
@@ -104,22 +105,6 @@ class ExtractiveObserver(OfflineChatModel):
         >>> model = ScriptedChatModel("Nice!", observer=ExtractiveObserver().reply)
     """
 
-    words: int = 16
-    """The most words quoted from one message."""
-
-    every: int = 3
-    """Of the assistant's statements without numbers or lists, each how-manieth is kept."""
-
-    def __init__(
-        self, *, words: int = 16, every: int = 3, delay: float = 0.0, **kwargs: Any
-    ) -> None:
-        """Set how much is quoted."""
-        for name, value in (("words", words), ("every", every)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                msg = f"`{name}` is {value!r}; pass a whole number of 1 or more."
-                raise ConfigurationError(msg)
-        super().__init__(words=words, every=every, delay=delay, **kwargs)
-
     def _take(self, role: Role, messages: list[BaseMessage]) -> Reply:  # noqa: ARG002
         self._tape.record("observer", messages)
         return self.reply
@@ -147,7 +132,7 @@ class ExtractiveObserver(OfflineChatModel):
         answer = ["<observations>", *items, "</observations>"]
         said = [note.text for note in notes if note.line.kind == "User"]
         if said:
-            newest = cut(said[-1], self.words)
+            newest = cut(said[-1], _WORDS)
             answer += [
                 f"<current-task>The user's newest message: {newest}</current-task>",
                 f"<suggested-response>Answer: {cut(newest, 6)}</suggested-response>",
@@ -167,7 +152,7 @@ class ExtractiveObserver(OfflineChatModel):
                 notes.append(_Note(len(notes), line, order, item))
             if text := self._choose_quote(line):
                 plain += line.kind == "Assistant" and not text.endswith(QUESTION_MARKS)
-                item = self._write_item(line, text, is_kept=plain % self.every == 0)
+                item = self._write_item(line, text, is_kept=plain % _EVERY == 0)
                 notes.append(_Note(len(notes), line, text, item))
         return notes
 
@@ -175,7 +160,7 @@ class ExtractiveObserver(OfflineChatModel):
         """Return the lines of the observations, those that tell least left out beyond the room."""
         items: list[str] = []
         date = ""
-        for note in _choose_fitting([note for note in notes if note.item], room, self.words):
+        for note in _choose_fitting([note for note in notes if note.item], room, _WORDS):
             if note.line.date != date:
                 date = note.line.date
                 items.append(f"Date: {date}")
@@ -189,14 +174,14 @@ class ExtractiveObserver(OfflineChatModel):
                 )
         if not items:
             # A window of tool results alone still leaves a trace.
-            for line, quote in ((note.line, cut(note.text, self.words)) for note in notes[-1:]):
+            for line, quote in ((note.line, cut(note.text, _WORDS)) for note in notes[-1:]):
                 items += [f"Date: {line.date}"] if line.date else []
                 items.append(_write_stamped("🟢", line, f"{line.label}: {quote}"))
         return items
 
     def _write_item(self, line: _TranscriptLine, text: str, *, is_kept: bool) -> str:
         """Return the item of one message, empty when it is not worth one."""
-        quote = cut(text, self.words)
+        quote = cut(text, _WORDS)
         is_question = text.endswith(QUESTION_MARKS)
         if line.kind == "User":
             return _write_stamped("🟡" if is_question else "🔴", line, f"{line.label}: {quote}")
@@ -214,7 +199,7 @@ class ExtractiveObserver(OfflineChatModel):
     def _choose_quote(self, line: _TranscriptLine) -> str:
         """Return what to quote of a message: its most telling sentence, or the output of a tool."""
         text = line.text[:MAX_CHARACTERS_READ]
-        return text if line.kind.startswith("Tool") else choose_sentence(text, self.words)
+        return text if line.kind.startswith("Tool") else choose_sentence(text, _WORDS)
 
 
 def _find_orders(line: _TranscriptLine) -> list[str]:
@@ -329,15 +314,8 @@ class ExtractiveReflector(OfflineChatModel):
         drop 2
     """
 
-    ratio: float = 0.5
+    ratio: float = Field(default=0.5, gt=0, lt=1)
     """The part of the log's length to stay under."""
-
-    def __init__(self, *, ratio: float = 0.5, delay: float = 0.0, **kwargs: Any) -> None:
-        """Set how much is kept."""
-        if isinstance(ratio, bool) or not isinstance(ratio, int | float) or not 0 < ratio < 1:
-            msg = f"`ratio` is {ratio!r}; pass a number between 0 and 1, such as 0.5."
-            raise ConfigurationError(msg)
-        super().__init__(ratio=ratio, delay=delay, **kwargs)
 
     def _take(self, role: Role, messages: list[BaseMessage]) -> Reply:  # noqa: ARG002
         self._tape.record("reflector", messages)

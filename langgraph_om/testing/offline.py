@@ -14,16 +14,13 @@ import threading
 import time
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from functools import wraps
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import (
     Any,
     Literal,
     NamedTuple,
-    ParamSpec,
     TypeAlias,
     TypedDict,
-    TypeVar,
     cast,
     get_args,
 )
@@ -37,6 +34,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_core.runnables import Runnable, RunnableConfig, ensure_config
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import ConfigDict, Field, PrivateAttr
 
 from langgraph_om.errors import ConfigurationError
 
@@ -52,12 +50,8 @@ Reply: TypeAlias = (
 )
 """One answer: a text, a message, an error to raise, or a function of the messages received."""
 
-_ROLE_KEY = "om_role"
-_RUN_NAMES: dict[str, Role] = {
-    "om_observer": "observer",
-    "om_reflector": "reflector",
-    "om_title": "title",
-}
+_ROLE = "om_role"
+"""In the metadata of a call of memory."""
 _STREAM_PIECES = 1_000  # A long text is streamed in larger pieces instead of a million words.
 
 
@@ -100,44 +94,15 @@ class Tape:
         return message
 
 
-P = ParamSpec("P")
-AnswerT = TypeVar("AnswerT")
-
-
-def _tell_role(method: Callable[P, AnswerT]) -> Callable[P, AnswerT]:
-    """Have a method of a chat model pass on, as a keyword, who its configuration says is asked.
-
-    A chat model is told its run name nowhere, and `_stream` not even its tags.
-    """
-
-    @wraps(method)
-    def call(*args: P.args, **kwargs: P.kwargs) -> AnswerT:
-        config: Any = next((each for each in args if isinstance(each, dict)), kwargs.get("config"))
-        kwargs.setdefault(_ROLE_KEY, _find_role_in_config(config))
-        return method(*args, **kwargs)
-
-    return call
-
-
 class OfflineChatModel(BaseChatModel):
     """A base of the doubles: records calls, waits, makes up usage, streams, and knows the role."""
 
-    delay: float = 0.0
+    model_config = ConfigDict(extra="forbid")
+
+    delay: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """Seconds before each answer."""
 
-    _tape: Tape
-
-    def __init__(self, **fields: Any) -> None:
-        unknown = sorted(set(fields) - set(type(self).model_fields))
-        if unknown:
-            msg = f"`{unknown[0]}` is not an option of `{type(self).__name__}`; leave it out."
-            raise ConfigurationError(msg)
-        delay = fields.get("delay", 0.0)
-        if not isinstance(delay, int | float) or not 0 <= delay < float("inf"):
-            msg = f"`delay` is {delay!r}; pass a number of seconds, 0 or more."
-            raise ConfigurationError(msg)
-        super().__init__(**fields)
-        self._tape = Tape({})
+    _tape: Tape = PrivateAttr(default_factory=lambda: Tape({}))
 
     @property
     def calls(self) -> list[RecordedCall]:
@@ -152,13 +117,27 @@ class OfflineChatModel(BaseChatModel):
     def _take(self, role: Role, messages: list[BaseMessage]) -> Reply:
         """Record the call and choose its answer."""
 
-    invoke = _tell_role(BaseChatModel.invoke)
-    stream = _tell_role(BaseChatModel.stream)
-    astream = _tell_role(BaseChatModel.astream)
+    # LangChain does not tell `_stream` of whose call it is, where `stream` itself is called.
 
-    async def ainvoke(self, *args: Any, **kwargs: Any) -> AIMessage:
-        """Answer once, without blocking the event loop."""
-        return await _tell_role(super().ainvoke)(*args, **kwargs)
+    def stream(
+        self,
+        input: LanguageModelInput,  # noqa: A002 its name in langchain
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> Iterator[AIMessageChunk]:
+        """Stream the answer."""
+        yield from super().stream(input, config, **{_ROLE: _read_role(config), **kwargs})
+
+    async def astream(
+        self,
+        input: LanguageModelInput,  # noqa: A002 the same
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[AIMessageChunk]:
+        """Stream the answer, without blocking the event loop."""
+        given = {_ROLE: _read_role(config), **kwargs}
+        async for chunk in super().astream(input, config, **given):
+            yield chunk
 
     def bind_tools(
         self,
@@ -179,7 +158,7 @@ class OfflineChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        reply = self._take(_find_role_of_run(run_manager, kwargs), messages)
+        reply = self._take(_find_role(run_manager, kwargs), messages)
         if self.delay:
             time.sleep(self.delay)
         return self._build_result(reply, messages)
@@ -191,7 +170,7 @@ class OfflineChatModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        reply = self._take(_find_role_of_run(run_manager, kwargs), messages)
+        reply = self._take(_find_role(run_manager, kwargs), messages)
         if self.delay:
             await asyncio.sleep(self.delay)
         return self._build_result(reply, messages)
@@ -239,37 +218,18 @@ def _build_message(reply: Reply, messages: list[BaseMessage]) -> AIMessage:
     raise ConfigurationError(msg)
 
 
-def _find_role_in_config(config: RunnableConfig | None) -> Role:
-    """Return who a call speaks for, by run name, tags and metadata."""
-    config = ensure_config(config)
-    parent = config.get("callbacks")  # A callback manager brings tags and metadata of its own.
-    return _find_role(
-        [
-            config.get("run_name"),
-            *(config.get("tags") or ()),
-            *(getattr(parent, "tags", ()) or ()),
-        ],
-        {**(getattr(parent, "metadata", None) or {}), **(config.get("metadata") or {})},
-    )
+def _read_role(config: RunnableConfig | None) -> Role:
+    """Return who a call speaks for, by the metadata of its configuration."""
+    role = (ensure_config(config).get("metadata") or {}).get(_ROLE)
+    return cast("Role", role) if role in get_args(Role) else "actor"
 
 
-def _find_role_of_run(
+def _find_role(
     run: CallbackManagerForLLMRun | AsyncCallbackManagerForLLMRun | None,
-    kwargs: Mapping[str, object],
+    given: Mapping[str, Any],
 ) -> Role:
-    """Return who a running call speaks for: as `invoke` noted, else by what the run knows."""
-    noted = kwargs.get(_ROLE_KEY)
-    if run is not None and noted in {None, "actor"}:
-        return _find_role(run.tags, run.metadata)
-    return noted if noted in get_args(Role) else "actor"  # type: ignore[return-value]
-
-
-def _find_role(names: Iterable[str | None], metadata: Mapping[str, object]) -> Role:
-    for name in names:
-        if name in _RUN_NAMES:
-            return _RUN_NAMES[name]
-    marked = metadata.get(_ROLE_KEY)
-    return marked if marked in _RUN_NAMES.values() else "actor"  # type: ignore[return-value]
+    """Return who a running call speaks for."""
+    return given[_ROLE] if _ROLE in given else _read_role({"metadata": run.metadata if run else {}})
 
 
 def _estimate_usage(messages: list[BaseMessage], answer: AIMessage) -> UsageMetadata:
@@ -486,15 +446,15 @@ def write_sections(answers: list[tuple[str, str]]) -> str:
 class ScriptedChatModel(OfflineChatModel):
     """Answer what a test wrote down, by role: one model for Actor, Observer and Reflector.
 
-    A call made under the run name (or tag) `om_observer`, or with `om_role: "observer"` in its
-    metadata, is the Observer's; the Reflector's likewise; any other is the Actor's. Replies
-    are used in order and the last one repeats. A reply is a text, an `AIMessage`, an error to
-    raise, or a function of the received messages; a single reply needs no list.
+    A call with `om_role: "observer"` in its metadata, as memory makes it, is the Observer's; the
+    Reflector's likewise; any other is the Actor's. Replies are used in order and the last one
+    repeats. A reply is a text, an `AIMessage`, an error to raise, or a function of the received
+    messages; a single reply needs no list.
 
         >>> model = ScriptedChatModel(["hello", "bye"], observer="<observations>...")
         >>> [model.invoke("hi").content for _ in range(3)]
         ['hello', 'bye', 'bye']
-        >>> model.invoke("look", {"run_name": "om_observer"}).content
+        >>> model.invoke("look", {"metadata": {"om_role": "observer"}}).content
         '<observations>...'
         >>> [call["role"] for call in model.calls]
         ['actor', 'actor', 'actor', 'observer']

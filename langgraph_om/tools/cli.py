@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from importlib import import_module
@@ -19,33 +19,28 @@ from langchain_core.runnables import RunnableLambda
 from langgraph_om.core.config.options import ACTORS_OWN
 from langgraph_om.core.content.text import CONTROL, DIRECTION, SURROGATE, for_terminal, sanitize
 from langgraph_om.core.items import list_items
-from langgraph_om.core.record.record import log_tokens
-from langgraph_om.core.record.standing import read_rules
-from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError, ItemError, ObservationalMemoryError, SourceError
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.models.pool import ModelPool
 from langgraph_om.models.providers import Sampling
 from langgraph_om.parts import StatusData
 from langgraph_om.runtime.acting import Update
-from langgraph_om.tools.changes import build_update
 from langgraph_om.tools.doctor import advise_on_price, diagnose, name_actor_of
 from langgraph_om.tools.mcp import memory_server
 from langgraph_om.tools.opening import hide_password, open_archive, open_source
-from langgraph_om.tools.shown import describe_actor_window, diff_logs, list_acts, write_moment
+from langgraph_om.tools.shown import describe_actor_window, list_acts, write_moment
 from langgraph_om.tools.sources import (
     ArchiveSource,
     Figures,
     Source,
-    Thread,
     Wanted,
+    build_update,
     complete,
-    sum_by_user,
 )
 
 DONE: Final = 0
 FOUND_SOMETHING: Final = 1
-"""`doctor` has advice, `diff` differences; `search` found nothing."""
+"""`doctor` has advice, or `search` found nothing."""
 BAD_USE: Final = 2
 NO_SOURCE: Final = 3
 NO_ITEM: Final = 4
@@ -57,7 +52,7 @@ Say where the memory is, with one of
   --checkpointer sqlite:///checkpoints.db   or postgresql://user@host/database
   --url http://127.0.0.1:2024               a LangGraph server
   --archive sqlite:///memory.db             with --resource ID: the shared log
-  --record file.json                        a record or a state, as a file
+  --record file.json                        a record or a state, to read
 
 and which one, with --thread ID. For example:
 
@@ -69,8 +64,7 @@ and which one, with --thread ID. For example:
 _CODES: Final = """\
 exit codes:
   0  done
-  1  done, and there is something to see: doctor has advice, diff a difference,
-     or search found nothing
+  1  done: doctor has advice, or search found nothing
   2  invalid argument
   3  the source cannot be reached or written to, or has no such thread
   4  no observation matches, or several do; the message lists them
@@ -105,17 +99,15 @@ class Job:
             raise SourceError(msg)
         return state
 
-    async def read_record(self) -> MemoryRecord:
-        """Return the record in the thread's state."""
-        return runner_of(self.memory).record(await self.read_state())
 
-    async def read_history(self, limit: int) -> list[MemoryRecord]:
-        """Return the last record of each generation, newest first."""
-        await self.read_state()
-        return self.memory.history(await self.source.history(self.thread), limit)
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a command says."""
 
-
-# --- Write to the terminal -----------------------------------------------------------------------
+    value: Any
+    """For programs, as JSON."""
+    text: str
+    code: int = DONE
 
 
 def write_json(value: Any, indent: int | None = None) -> str:
@@ -126,109 +118,55 @@ def write_json(value: Any, indent: int | None = None) -> str:
     return text
 
 
-def write(text: str) -> None:
-    """Write lines; what a model or a user said cannot steer the terminal."""
-    print(for_terminal(text))  # noqa: T201 a command
-
-
-def write_value(value: Any) -> None:
-    """Write a JSON value, for programs."""
-    print(write_json(value, indent=2))  # noqa: T201 a command
-
-
-def write_table(names: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Write rows below each other, columns aligned."""
-    cells = [[" ".join(sanitize(str(cell)).split()) for cell in row] for row in [names, *rows]]
+def write_table(names: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Return rows below each other, columns aligned."""
+    written = [["" if cell is None else sanitize(str(cell)) for cell in row] for row in rows]
+    cells = [[" ".join(cell.split()) for cell in row] for row in [names, *written]]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    for row in cells:
-        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        write(line.rstrip())
-
-
-def write_rows(job: Job, rows: Sequence[Mapping[str, object]], names: Sequence[str]) -> int:
-    """Write rows as JSON, or as a table."""
-    if job.args.json:
-        write_value(rows)
-    else:
-        write_table(
-            names, [["" if cell is None else cell for cell in own.values()] for own in rows]
-        )
-    return DONE
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]
+    return "\n".join(lines)
 
 
 # --- Commands that show --------------------------------------------------------------------------
 
 
-async def show(job: Job) -> int:
+async def show(job: Job) -> Answer:
     """Show what is remembered."""
     args, state = job.args, await job.read_state()
-    states = await job.source.history(job.thread) if args.html else None
+    states = await job.source.history(job.thread) if args.html or args.history else None
     view = job.memory.view(state, history=states)
+    text = [str(view)]
     if args.html:
         view.to_html(args.html)
-    if args.json:
-        write_value({"record": view.record, "status": view.status})
-    elif args.html:
-        write(f"written to {args.html}")
-    else:
-        write(str(view))
-        if not args.memory:
-            write("(with default thresholds; for those of your memory, add --memory MODULE:NAME)")
-        if args.ids:
-            items = list_items(view.record["log"], view.record["chunks"])
-            write("")
-            rows = [(item.id, item.day or "", shorten(item.words, 160)) for item in items]
-            write_table(("id", "day", "observation"), rows)
-    return DONE
+        text = [f"written to {args.html}"]
+    elif not args.memory:
+        text.append("(with default thresholds; for those of your memory, add --memory MODULE:NAME)")
+    if args.ids:
+        items = list_items(view.record["log"], view.record["chunks"])
+        rows = [(item.id, item.day, shorten(item.words, 160)) for item in items]
+        text += ["", write_table(("id", "day", "observation"), rows)]
+    found = {"record": view.record, "status": view.status, "history": view.history}
+    return Answer(found, "\n".join(text))
 
 
-async def list_threads(job: Job) -> int:
-    """List threads."""
+async def list_threads(job: Job) -> Answer:
+    """List threads, and the tokens that memory's own models took for each."""
     key = runner_of(job.memory).messages_key
     rows: list[dict[str, Any]] = []
     async for listed in job.source.threads(Wanted()):
         if len(rows) == job.args.limit:
             break
-        own = await complete(job.source, listed, key) if listed.title is None else listed
+        own = await complete(job.source, listed, key)
+        taken = Figures() if own.figures is None else own.figures
         at = own.updated.isoformat() if own.updated is not None else ""
-        updated = at if job.args.json else write_moment(at)
-        rows.append({"id": own.id, "updated": updated, "title": own.title})
-    return write_rows(job, rows, ("thread", "updated", "title"))
+        told = {"id": own.id, "user": own.user, "updated": at, "title": own.title}
+        rows.append({**told, "tokens_in": taken.tokens_in, "tokens_out": taken.tokens_out})
+    names = ("thread", "user", "updated", "title", "tokens in", "tokens out")
+    shown = [[*({**row, "updated": write_moment(row["updated"])}.values())] for row in rows]
+    return Answer(rows, write_table(names, shown))
 
 
-async def costs(job: Job) -> int:
-    """Show the tokens of memory's own models, by thread and by user."""
-    args, key = job.args, runner_of(job.memory).messages_key
-    if args.archive is not None:
-        msg = "costs are read from records; name the checkpointer, or the server"
-        raise SourceError(msg)
-    threads: list[Thread] = []
-    async for listed in job.source.threads(Wanted()):
-        if len(threads) == args.limit:
-            break
-        threads.append(await complete(job.source, listed, key))
-    names = ("calls", "tokens_in", "tokens_out")
-    rows = [
-        {"thread": own.id, "user": own.user or "", **_select(own.figures, names)} for own in threads
-    ]
-    users = [
-        {"user": user, **_select(figures, names)}
-        for user, (_, figures) in sum_by_user(threads).items()
-    ]
-    if args.json:
-        write_value({"threads": rows, "users": users})
-        return DONE
-    write_rows(job, rows, ("thread", "user", *names))
-    write("")
-    return write_rows(job, users, ("user", *names))
-
-
-def _select(figures: Figures | None, names: Sequence[str]) -> dict[str, int]:
-    found = (figures or Figures())._asdict()
-    return {name: found[name] for name in names}
-
-
-async def search(job: Job) -> int:
+async def search(job: Job) -> Answer:
     """Find messages and observations by words, the best first."""
     args, source = job.args, job.source
     if isinstance(source, ArchiveSource):
@@ -239,67 +177,14 @@ async def search(job: Job) -> int:
     else:
         memory, of = job.memory, {"state": await job.read_state()}
     hits = memory.search(args.words, limit=args.limit, **of)
-    if args.json:
-        write_value([asdict(hit) for hit in hits])
-        return DONE if hits else FOUND_SOMETHING
+    lines: list[str] = []
     for hit in hits:
         at = "" if hit.at is None else write_moment(hit.at.isoformat())
         head = "  ".join(filter(None, (hit.role or hit.kind, at, hit.id, hit.thread_id)))
-        write(fill(head, 80, subsequent_indent="  ", break_long_words=False))
-        write(fill(hit.excerpt, 80, initial_indent="  ", subsequent_indent="  "))
-    return DONE if hits else FOUND_SOMETHING
-
-
-async def history(job: Job) -> int:
-    """List the generations of the log."""
-    rows: list[dict[str, Any]] = []
-    for record in await job.read_history(job.args.limit):
-        newest = max((group["observed_at"] for group in record["log"]), default="")
-        rows.append(
-            {
-                "generation": record["generation"],
-                "items": len(list_items(record["log"])),
-                "tokens": log_tokens(record),
-                "newest": newest if job.args.json else write_moment(newest),
-            }
-        )
-    return write_rows(job, rows, ("generation", "observations", "tokens", "newest observation"))
-
-
-async def diff(job: Job) -> int:
-    """Show what changed between two generations."""
-    args, records = job.args, await job.read_history(1000)
-    if not records:
-        msg = "there is no memory yet, so there is no difference"
-        raise SourceError(msg)
-    after = _pick(records, args.after, records[0])
-    before = _pick(records, args.before, records[min(1, len(records) - 1)])
-    lines = diff_logs(before, after)
-    if args.json:
-        numbers = {"before": before["generation"], "after": after["generation"]}
-        write_value({**numbers, "lines": lines})
-    else:
-        write("\n".join(lines) or "no difference")
-    return FOUND_SOMETHING if lines else DONE
-
-
-def _pick(
-    records: Sequence[MemoryRecord], number: int | None, default: MemoryRecord
-) -> MemoryRecord:
-    known = {record["generation"]: record for record in records}
-    if number is None or number in known:
-        return default if number is None else known[number]
-    msg = f"there is no generation {number}; the known ones are {', '.join(map(str, known))}"
-    raise ConfigurationError(msg)
-
-
-async def list_rules(job: Job) -> int:
-    """List the user's standing instructions."""
-    rows = [
-        {"id": rule.id, "day": rule.day, "thread": rule.thread_id, "words": rule.words}
-        for rule in read_rules(await job.read_record())
-    ]
-    return write_rows(job, rows, ("id", "day", "thread", "words"))
+        lines.append(fill(head, 80, subsequent_indent="  ", break_long_words=False))
+        lines.append(fill(hit.excerpt, 80, initial_indent="  ", subsequent_indent="  "))
+    code = DONE if hits else FOUND_SOMETHING
+    return Answer([asdict(hit) for hit in hits], "\n".join(lines), code)
 
 
 _UNNAMED: Final = ModelPool(
@@ -309,81 +194,75 @@ _UNNAMED: Final = ModelPool(
 """The models of a memory that names none."""
 
 
-async def doctor(job: Job) -> int:
+async def doctor(job: Job) -> Answer:
     """Show what costs what, and what to do."""
-    memory, runner, state = job.memory, runner_of(job.memory), await job.read_state()
-    messages = runner.conversation(state)
-    record = runner.take_in(runner.record(state), messages)
+    runner, state = runner_of(job.memory), await job.read_state()
+    view, messages = job.memory.view(state), runner.conversation(state)
+    record, status = view.record, cast("StatusData", view.status)
     step = runner.look(record, messages, runner.read_state(state))
     step.settings = runner.actor.read_window(record)[0]
     found = diagnose(step)
-    status = cast("StatusData", memory.status(state))
     named = name_actor_of(messages)
     pool = runner.models if job.args.memory else _UNNAMED
     models = list(pool.list_models(runner.actor.find() or named or None))
     if pool.asks_actor:
         found.advice.extend(advise_on_price(named, messages, record))
-    if job.args.json:
-        write_value(
-            {
-                "sections": found.sections,
-                "cacheHits": found.cache_hits,
-                "actorWindow": status.get("actorWindow"),
-                "models": [
-                    {"role": role, "model": name, "needs": needs} for role, name, needs in models
-                ],
-                "advice": [{"kind": own.kind, "text": own.text} for own in found.advice],
-            }
-        )
-        return FOUND_SOMETHING if found.advice else DONE
+    value = {
+        "sections": found.sections,
+        "cacheHits": found.cache_hits,
+        "actorWindow": status.get("actorWindow"),
+        "models": [{"role": role, "model": name, "needs": needs} for role, name, needs in models],
+        "advice": [{"kind": own.kind, "text": own.text} for own in found.advice],
+    }
     total = sum(found.sections.values())
-    rows = [(name, f"{n:,}", f"{n / total:.0%}") for name, n in found.sections.items()]
-    write_table(("section of the prompt", "tokens", "share"), rows)
+    parts = [(name, f"{n:,}", f"{n / total:.0%}") for name, n in found.sections.items()]
     hits = "not known" if found.cache_hits is None else f"{found.cache_hits:.0%} of the input"
-    write(f"\nfrom the provider's cache: {hits}")
-    write(f"the agent's model reads: {describe_actor_window(status) or 'not known'}\n")
-    rows = [(role, name, " and ".join(needs)) for role, name, needs in models]
-    write_table(("role", "model", "missing here"), rows)
+    asked = [(role, name, " and ".join(needs)) for role, name, needs in models]
+    text = [
+        write_table(("section of the prompt", "tokens", "share"), parts),
+        f"\nfrom the provider's cache: {hits}",
+        f"the agent's model reads: {describe_actor_window(status) or 'not known'}\n",
+        write_table(("role", "model", "missing here"), asked),
+    ]
     if not job.args.memory:
-        write("(for the models of your memory, add --memory MODULE:NAME)")
-    for own in found.advice:
-        write(f"\n- {own.text}")
-    if not found.advice:
-        write("\nno advice")
-    return FOUND_SOMETHING if found.advice else DONE
+        text.append("(for the models of your memory, add --memory MODULE:NAME)")
+    text += [f"\n- {own.text}" for own in found.advice] or ["\nno advice"]
+    return Answer(value, "\n".join(text), FOUND_SOMETHING if found.advice else DONE)
 
 
 # --- Commands that change ------------------------------------------------------------------------
 
 
-async def change(job: Job) -> int:
+async def change(job: Job) -> Answer:
     """Change what is remembered, as the name of the command says."""
     args = job.args
     if args.command == "title" and (args.text is None) != args.clear:
         msg = "`title` needs a text, or `--clear` to let memory make titles again; pass one of them"
         raise ConfigurationError(msg)
+    if args.checkpointer is not None and args.graph is None:
+        msg = (
+            "only the agent's own graph can write to a checkpointer, as it knows the other "
+            "channels; add `--graph package.module:graph`"
+        )
+        raise SourceError(msg)
 
     def build(state: Any) -> Update:
         return build_update(job.memory.updates, args.command, vars(args), state)
 
-    state = await job.read_state()
-    build(state)  # what cannot be meant is refused before anything else
+    build(await job.read_state())  # what cannot be meant is refused before anything else
     act = await job.source.change(job.thread, build)
-    if args.json:
-        write_value({"id": act, "action": args.command})
-        return DONE
-    acts = {own.id: own for own in list_acts(await job.read_record())}
-    write(f"{acts[act].done}: {acts[act].words}" if act in acts else "Done")
+    record = runner_of(job.memory).record(await job.read_state())
+    text = next((f"{own.done}: {own.words}" for own in list_acts(record) if own.id == act), "Done")
     if args.command not in ("title", "pin-message", "unpin-message"):
-        write(f"`langgraph-om undo --act {act}` takes it back")
-    return DONE
+        text += f"\n`langgraph-om undo --act {act}` takes it back"
+    return Answer({"id": act, "action": args.command}, text)
 
 
 # --- Serve ---------------------------------------------------------------------------------------
 
 
 def serve(args: Namespace) -> int:
-    """Serve an archive to MCP clients until the client, or the terminal, ends it."""
+    """Serve an archive to the MCP client that started the command, until it ends it."""
     if args.archive is None or not args.resource:
         msg = "`mcp` serves what an archive keeps of one user: add --archive URL and --resource ID"
         raise SourceError(msg)
@@ -393,13 +272,7 @@ def serve(args: Namespace) -> int:
             server = memory_server(memory, resource_id=args.resource, allow_writes=args.write)
         except ImportError as error:
             raise SourceError(str(error)) from error
-        if args.http is None:
-            server.run("stdio")
-            return DONE
-        import uvicorn  # noqa: PLC0415 comes with `mcp`
-
-        host, port = args.http
-        uvicorn.run(server.streamable_http_app(), host=host, port=port, log_level="warning")
+        server.run("stdio")
     return DONE
 
 
@@ -437,25 +310,18 @@ def build_parser() -> ArgumentParser:
 
     parser = add("show", show, "show what is remembered, and how full memory is")
     parser.add_argument("--ids", action="store_true", help="also list observations with their ids")
+    past = "also show what each of the last generations of the log changed"
+    parser.add_argument("--history", action="store_true", help=past)
     parser.add_argument("--html", metavar="FILE", help="write a page with all of it instead")
-    add_limit(add("list", list_threads, "list threads, newest first"), 20, "threads")
-    parser = add("costs", costs, "show the tokens of memory's own models, by thread and by user")
-    add_limit(parser, 200, "threads")
+    text = "list threads, newest first, and the tokens that memory's own models took for each"
+    add_limit(add("list", list_threads, text), 20, "threads")
     parser = add("search", search, "find words in the log and in the messages")
     parser.add_argument("words", help="words to find, in any form; the best hits come first")
     add_limit(parser, 20, "hits")
-    add_limit(add("history", history, "list the generations of the log"), 10, "generations")
-    parser = add("diff", diff, "show what changed from one generation to another")
-    for name, which in (("before", "the last but one"), ("after", "the last one")):
-        parser.add_argument(name, type=int, nargs="?", help=f"a generation; default: {which}")
     add("doctor", doctor, "show what costs what in the prompt, and what to do about it")
-    add("rules", list_rules, "list the user's standing instructions")
-
     _add_changes(add)
     parser = add("mcp", None, "serve an archive to agents and IDEs that speak MCP")
     parser.add_argument("--write", action="store_true", help="let them remember and forget, too")
-    place = "over streamable HTTP at /mcp; default: over stdio. Anyone who reaches it can read"
-    parser.add_argument("--http", type=_read_place, metavar="HOST:PORT", help=place)
     return top
 
 
@@ -492,7 +358,7 @@ def _add_source(parser: ArgumentParser) -> None:
     one.add_argument("--record", metavar="FILE", help="a record or a state as JSON")
     where.add_argument("--thread", metavar="ID", help="the thread")
     where.add_argument("--resource", metavar="ID", help="the user, for an archive")
-    graph = "the agent's compiled graph, to write to a checkpointer; see the docs"
+    graph = "the agent's compiled graph, to write to a checkpointer, which is then trusted"
     where.add_argument("--graph", metavar="MODULE:NAME", help=graph)
     own = "your ObservationalMemory, for its options; default: the default options"
     parser.add_argument("--memory", metavar="MODULE:NAME", help=own)
@@ -510,30 +376,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     args = build_parser().parse_args(arguments)
     try:
-        return serve(args) if args.command == "mcp" else asyncio.run(_run(args))
-    except ItemError as error:
-        return _fail(error, args, NO_ITEM)
-    except ConfigurationError as error:
-        return _fail(error, args, BAD_USE)
-    except ObservationalMemoryError as error:
-        return _fail(error, args, NO_SOURCE)
+        if args.command == "mcp":
+            return serve(args)
+        answer = asyncio.run(_run(args))
+        print(write_json(answer.value, 2) if args.json else for_terminal(answer.text))  # noqa: T201
     except BrokenPipeError:
         return DONE
-    except Exception as error:  # noqa: BLE001 what a database or a server raises
-        given = ("checkpointer", "archive", "url")
-        where = "".join(f"`--{name}`: " for name in given if getattr(args, name))
-        return _fail(SourceError(f"{where}{type(error).__name__}: {error}"), args, NO_SOURCE)
+    except Exception as error:  # noqa: BLE001 a database or a server raises anything
+        return _fail(error, args)
+    return answer.code
 
 
-async def _run(args: Namespace) -> int:
+async def _run(args: Namespace) -> Answer:
     graph = None if args.graph is None else _import("graph", args.graph)
     if graph is not None and not hasattr(graph, "update_state"):
         msg = f"`--graph` is {args.graph!r}, which is {type(graph).__name__}; pass a compiled graph"
         raise ConfigurationError(msg)
     memory = check_memory(_import("memory", args.memory)) if args.memory else _make_memory()
     async with open_source(args, graph, runner_of(memory)) as source:
-        code: int = await args.run(Job(args, memory, source))
-        return code
+        answer: Answer = await args.run(Job(args, memory, source))
+        return answer
 
 
 def _make_memory(**options: Any) -> ObservationalMemory:
@@ -556,9 +418,18 @@ def _import(option: str, name: str) -> Any:
         raise ConfigurationError(msg) from error
 
 
-def _fail(error: Exception, args: Namespace, code: int) -> int:
-    said = str(error)
-    for place in filter(None, (args.checkpointer, args.archive, args.url)):
+def _fail(error: Exception, args: Namespace) -> int:
+    """Say what went wrong, and return the exit code."""
+    places = {name: getattr(args, name) for name in ("checkpointer", "archive", "url")}
+    said, code = str(error), NO_SOURCE
+    if isinstance(error, ItemError):
+        code = NO_ITEM
+    elif isinstance(error, ConfigurationError):
+        code = BAD_USE
+    elif not isinstance(error, ObservationalMemoryError):
+        where = "".join(f"`--{name}`: " for name, place in places.items() if place)
+        said = f"{where}{type(error).__name__}: {error}"
+    for place in filter(None, places.values()):
         said = hide_password(said, place)
     text = write_json({"error": said}) if args.json else for_terminal(f"langgraph-om: {said}")
     print(text, file=sys.stderr)  # noqa: T201 a command
@@ -572,12 +443,4 @@ def _read_count(text: str) -> int:
     if text.isascii() and text.isdigit() and int(text):
         return int(text)
     msg = f"{text!r} is not a whole number of 1 or more"
-    raise ArgumentTypeError(msg)
-
-
-def _read_place(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if port.isascii() and port.isdigit() and 0 < int(port) < 2**16:
-        return host or "127.0.0.1", int(port)
-    msg = f"{text!r} is not HOST:PORT; write 127.0.0.1:8765"
     raise ArgumentTypeError(msg)

@@ -9,12 +9,13 @@ import asyncio
 import hashlib
 import inspect
 import re
-import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 try:
     from starlette.applications import Starlette
@@ -22,7 +23,7 @@ try:
     from starlette.middleware import Middleware
     from starlette.middleware.trustedhost import TrustedHostMiddleware
     from starlette.requests import Request
-    from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+    from starlette.responses import HTMLResponse, RedirectResponse, Response
     from starlette.routing import Route
 except ModuleNotFoundError as error:
     msg = (
@@ -33,7 +34,6 @@ except ModuleNotFoundError as error:
 
 from langgraph_om.errors import ConfigurationError, ThreadBusyError
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
-from langgraph_om.tools.changes import build_update
 from langgraph_om.tools.render import STATIC, render
 from langgraph_om.tools.shown import list_acts
 from langgraph_om.tools.sources import (
@@ -41,8 +41,10 @@ from langgraph_om.tools.sources import (
     ServerSource,
     Thread,
     Wanted,
+    build_update,
     complete,
     list_archived,
+    read_version,
     sum_by_user,
 )
 from langgraph_om.tools.thread_page import read_page
@@ -69,15 +71,13 @@ _FOREIGN_HOST: Final = (
 )
 _MAX_BODY: Final = 64 * 1024
 """Bytes of a form."""
-_POLL: Final = 1.0
-"""Seconds between two looks at a thread that somebody watches."""
-_SHARE: Final = 20
-"""A look that takes long comes so many times its time later."""
-_MAX_STREAMS: Final = 100
 
 Prices = Mapping[str, Sequence[float]]
 """Dollars for a million tokens in and out, of `agent` and of `memory`; a third number is for tokens
 that the provider had in its cache."""
+_PRICES: Final = TypeAdapter[Prices](
+    dict[Literal["agent", "memory"], Annotated[list[float], Field(min_length=2, max_length=3)]],
+)
 Authorize = Callable[[Request, str | None], bool | Awaitable[bool]]
 """Given a request and the thread it is about, `None` for the list: whether it may be answered."""
 Page = Callable[[Request], Awaitable[Response]]
@@ -128,8 +128,7 @@ def memory_app(
     if authorize is None and allowed_hosts is None:
         authorize = _is_local
     source = _choose_source(check_memory(memory), graph, client)
-    _check_prices(prices)
-    pages = _Pages(memory, source, authorize, edit, limit, prices or {})
+    pages = _Pages(memory, source, authorize, edit, limit, _read_prices(prices))
     hosts = ["*"] if allowed_hosts is None else [*allowed_hosts]
     methods = ["GET", "POST"] if edit else ["GET"]
     register_url_convertor("om_thread", _AnyThread())
@@ -144,16 +143,15 @@ def memory_app(
     )
 
 
-def _check_prices(prices: Prices | None) -> None:
-    for name, given in (prices or {}).items():
-        has_rates = isinstance(given, Sequence) and len(given) in (2, 3)
-        is_read = name in ("agent", "memory") and has_rates
-        if not is_read or not all(isinstance(each, int | float) for each in given):
-            msg = (
-                f"`prices` has {name!r}: {given!r}; pass 'agent' and 'memory' with dollars for a "
-                f"million tokens, in and out, such as (3, 15)"
-            )
-            raise ConfigurationError(msg)
+def _read_prices(given: Prices | None) -> Prices:
+    try:
+        return _PRICES.validate_python(given or {})
+    except ValidationError as error:
+        msg = (
+            f"`prices` is {given!r}; pass 'agent' and 'memory' with dollars for a million tokens, "
+            f"in and out, such as {{'agent': (3, 15)}}"
+        )
+        raise ConfigurationError(msg) from error
 
 
 class _AnyThread(Convertor[str]):
@@ -202,7 +200,6 @@ class _Pages:
     _edit: bool
     _limit: int
     _prices: Prices
-    _streams: int = 0
 
     async def static(self, request: Request) -> Response:
         found = _STATIC.get(request.path_params["name"])
@@ -261,6 +258,7 @@ class _Pages:
             request,
             "thread.html",
             **shown,
+            version_of_state=read_version(state),
             edit=self._edit,
             prices=self._prices,
             has_history=states is not None,
@@ -288,31 +286,14 @@ class _Pages:
         return RedirectResponse(place, 303, headers=_HEADERS)
 
     async def live(self, request: Request) -> Response:
-        """Answer with an event each time that the thread changes, as long as somebody listens."""
+        """Answer with what is another text as soon as the thread goes on."""
         thread = request.path_params["thread"]
         if not await self._may(request, thread):
             return Response(status_code=403)
-        if await self._source.version(thread) is None:
+        state = await self._source.state(thread)
+        if state is None:
             return Response(status_code=404)
-        if self._streams >= _MAX_STREAMS:
-            return Response(status_code=503)
-        kind = "text/event-stream"
-        return StreamingResponse(self._follow(thread), media_type=kind, headers=_HEADERS)
-
-    async def _follow(self, thread: str) -> AsyncGenerator[str]:
-        self._streams += 1
-        try:
-            last = await self._source.version(thread)
-            yield ": ready\n\n"
-            while last is not None:
-                begun = time.monotonic()
-                now = await self._source.version(thread)
-                pause = max(_POLL, _SHARE * (time.monotonic() - begun))
-                yield ": still here\n\n" if now == last else "event: changed\ndata: 1\n\n"
-                last = now
-                await asyncio.sleep(pause)
-        finally:
-            self._streams -= 1
+        return Response(read_version(state), media_type="text/plain", headers=_HEADERS)
 
     async def _may(self, request: Request, thread: str | None) -> bool:
         if self._authorize is None:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
-from langgraph.checkpoint.serde.event_hooks import register_serde_event_listener
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import StateGraph
 
@@ -22,12 +21,10 @@ from langgraph_om.integrations.state_graph import ObservationalMemoryState
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.tools.sources import (
     ArchiveSource,
-    Change,
     FileSource,
     GraphSource,
     ServerSource,
     Source,
-    config_of,
 )
 
 
@@ -43,7 +40,13 @@ async def open_source(args: Namespace, graph: Any, runner: StepRunner) -> AsyncI
         if args.record is not None:
             yield FileSource(Path(args.record))
         elif args.checkpointer is not None:
-            yield CheckpointerSource(_open_saver(args.checkpointer, stack), runner, graph)
+            saver = _open_saver(args.checkpointer, stack)
+            if graph is None:
+                saver.serde = StrictSerializer()
+                builder = StateGraph(ObservationalMemoryState).add_node("read", lambda _: {})
+                graph = builder.set_entry_point("read").compile()
+            # The agent's own graph trusts its database, as in the agent.
+            yield GraphSource(graph.copy(update={"checkpointer": saver}), runner, wait=0)
         elif args.archive is not None:
             archive = stack.enter_context(closing(open_archive(args.archive)))
             yield ArchiveSource(archive, args.resource)
@@ -61,40 +64,6 @@ def open_archive(url: str) -> SQLAlchemyArchive:
     """Open an archive that exists."""
     _check_file(url, "om_schema")
     return SQLAlchemyArchive(url)
-
-
-class CheckpointerSource(GraphSource):
-    """A checkpointer's database, read without the agent's own graph, and written to only by it."""
-
-    def __init__(self, saver: Any, runner: StepRunner, graph: Any = None) -> None:
-        """Read a checkpointer; without `graph`, it cannot be written to."""
-        builder = StateGraph(ObservationalMemoryState)
-        builder.add_node("read", lambda _: {})
-        builder.set_entry_point("read")
-        super().__init__(builder.compile(checkpointer=saver), runner)
-        own = None if graph is None else graph.copy(update={"checkpointer": saver})
-        self._own, self._writer = own, GraphSource(own, runner, wait=0)
-
-    async def change(self, thread: str, build: Change) -> str:
-        if self._own is None:
-            msg = (
-                "only the agent's own graph can write to a checkpointer, as it knows the other "
-                "channels; add `--graph package.module:graph`"
-            )
-            raise SourceError(msg)
-        foreign = set[str]()
-        stop = register_serde_event_listener(lambda event: foreign.add(event["name"]))
-        try:
-            self._own.get_state(config_of(thread))
-        finally:
-            stop()
-        if foreign:
-            msg = (
-                f"the thread has objects of other classes ({', '.join(sorted(foreign))}), which "
-                f"this command does not load and would not keep; write in your own program"
-            )
-            raise SourceError(msg)
-        return await self._writer.change(thread, build)
 
 
 def _open_saver(place: str, stack: AsyncExitStack) -> Any:
@@ -121,9 +90,6 @@ def _open_saver(place: str, stack: AsyncExitStack) -> Any:
         package = f"langgraph-checkpoint-{'sqlite' if kind == 'sqlite' else 'postgres'}"
         msg = f"`--checkpointer {kind}:...` needs the package {package!r}: pip install {package}"
         raise SourceError(msg) from error
-    saver.serde = StrictSerializer()
-    # It logs the names that it refuses as the file has them.
-    logging.getLogger("langgraph.checkpoint.serde").setLevel(logging.CRITICAL)
     return saver
 
 
@@ -162,6 +128,8 @@ class StrictSerializer(JsonPlusSerializer):
     """
 
     def __init__(self) -> None:
+        # It logs the names that it refuses as the file has them.
+        logging.getLogger("langgraph.checkpoint.serde").setLevel(logging.CRITICAL)
         # Without these arguments LangGraph allows every type, unless the environment forbids it.
         super().__init__(
             pickle_fallback=False, allowed_json_modules=None, allowed_msgpack_modules=None

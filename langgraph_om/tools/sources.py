@@ -19,7 +19,7 @@ from langgraph.pregel.remote import RemoteGraph
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.archive.values import read_moment, store_moment
 from langgraph_om.core.content.dates import read_zone
-from langgraph_om.core.record.fold import check_record, fold
+from langgraph_om.core.record.fold import check_record
 from langgraph_om.core.record.record import (
     TITLE,
     blank_record,
@@ -30,6 +30,7 @@ from langgraph_om.core.record.record import (
 from langgraph_om.core.record.sharing import complete_log, to_record, write_act
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError, SourceError
+from langgraph_om.handle import Updates
 from langgraph_om.models.retries import status_of
 from langgraph_om.runtime.acting import GraphThread, Update
 from langgraph_om.runtime.flows import afulfil
@@ -43,6 +44,9 @@ _LOOKED_AT: Final = 20_000
 """Checkpoints that are looked through for these."""
 _UNKNOWN: Final = (404, 422)
 """A server's answers about a thread that it does not have, or whose id it cannot have."""
+
+HISTORY: Final = 10
+"""Generations of a log of which the past is shown."""
 
 Change = Callable[[Any], Update]
 """Builds an update of `om` for a state."""
@@ -131,13 +135,8 @@ class GraphSource(Source):
         return found if found.created_at else None
 
     async def history(self, thread: str) -> Any:
-        config = config_of(thread)
-        return await asyncio.to_thread(lambda: list(self._graph.get_state_history(config)))
-
-    async def version(self, thread: str) -> str | None:
-        """Return what changes when the thread does; `None` if there is no such thread."""
-        found = await asyncio.to_thread(self._graph.checkpointer.get_tuple, config_of(thread))
-        return None if found is None else str(found.config["configurable"]["checkpoint_id"])
+        place = GraphThread(self._runner, self._graph, config_of(thread))
+        return await afulfil(place.list_generations(HISTORY))
 
     async def change(self, thread: str, build: Change) -> str:
         place = GraphThread(self._runner, self._graph, config_of(thread), wait=self._wait)
@@ -213,11 +212,6 @@ class ServerSource(Source):
     async def history(self, thread: str) -> Any:
         return await self._threads.get_history(thread, limit=1000)
 
-    async def version(self, thread: str) -> str | None:
-        """Return what changes when the thread does; `None` if there is no such thread."""
-        found = await self._ask(self._threads.get, thread)
-        return None if found is None else f"{found.get('updated_at')} {found.get('status')}"
-
     async def change(self, thread: str, build: Change) -> str:
         graph = RemoteGraph("memory", client=self._client)  # the server knows which graph it is of
         return await afulfil(GraphThread(self._runner, graph, config_of(thread), wait=5).act(build))
@@ -233,45 +227,30 @@ class ServerSource(Source):
 
 @dataclass
 class FileSource(Source):
-    """A file of JSON: a record, or a state that holds one as `om`."""
+    """A file of JSON: a record, or a state that holds one as `om`. It is only read."""
 
     path: Path
 
-    def _read(self) -> tuple[dict[str, Any], Mapping[str, Any]]:
-        """Return what the file holds, and the state in it."""
+    async def threads(self, wanted: Wanted) -> AsyncGenerator[Thread]:
+        state = await self.state("")
+        yield fill(Thread(complete_record(state["om"])["thread_id"]), state, "messages")
+
+    async def state(self, thread: str) -> Any:
         try:
-            stored = json.loads(self.path.read_text(encoding="utf-8"))
-            values = values_of(stored, "messages")
+            values = values_of(json.loads(self.path.read_text(encoding="utf-8")), "messages")
             state = values if "om" in values else {"om": values, "messages": []}
             check_record(complete_record(state["om"]))
         except (OSError, TypeError, AttributeError, ValueError, ConfigurationError) as error:
             msg = f"{self.path} cannot be read as the JSON of a record or a state: {error}"
             raise SourceError(msg) from error
-        return stored, state
-
-    async def threads(self, wanted: Wanted) -> AsyncGenerator[Thread]:
-        state = self._read()[1]
-        listed = fill(Thread(complete_record(state["om"])["thread_id"]), state, "messages")
-        if wanted.fits(listed):
-            yield listed
-
-    async def state(self, thread: str) -> Any:
-        return self._read()[1]
+        return state
 
     async def history(self, thread: str) -> Any:
-        return [{"values": self._read()[1], "created_at": None}]
+        return await self.state(thread)
 
     async def change(self, thread: str, build: Change) -> str:
-        stored, state = self._read()
-        update = build(state)
-        values = values_of(stored, "messages")
-        if "om" in values:
-            values["om"] = fold(values["om"], [update])
-        else:
-            stored = dict(fold(values, [update]))
-        text = json.dumps(stored, ensure_ascii=False, indent=2)
-        self.path.write_text(f"{text}\n", encoding="utf-8")
-        return str(update[0]["id"])
+        msg = f"{self.path} is only read; name the checkpointer or the server, to change its memory"
+        raise SourceError(msg)
 
 
 # --- The memory in an archive --------------------------------------------------------------------
@@ -403,6 +382,42 @@ _LONGEST_NUMBER: Final = 17
 """Digits of a number in a query: microseconds since 1970, up to the year 5138."""
 
 
+# --- What a person changes -----------------------------------------------------------------------
+
+
+def build_update(updates: Updates, action: str, given: Mapping[str, Any], state: Any) -> Update:
+    """Return the update of `om` that a command or a form asks for.
+
+    Args:
+        action: The name of the command, or of the form.
+        given: What was written, by the names of the fields.
+    """
+    text, item, message = (given.get(name) or "" for name in ("text", "item", "message"))
+    match action:
+        case "remember":
+            update = updates.remember(text, date=given.get("date"), state=state)
+        case "correct":
+            update = updates.correct(item, text, state=state)
+        case "forget":
+            update = updates.forget(item, state=state)
+        case "pin":
+            update = updates.pin(item, state=state)
+        case "unpin":
+            update = updates.unpin(item, state=state)
+        case "undo":
+            update = updates.undo(given.get("act") or None)
+        case "pin-message":
+            update = updates.pin_message(message, state=state)
+        case "unpin-message":
+            update = updates.unpin_message(message, state=state)
+        case "title":
+            update = updates.set_title(None if given.get("clear") else text)
+        case _:
+            msg = f"there is no change {action!r}"
+            raise ConfigurationError(msg)
+    return update
+
+
 # --- What is told of a thread in a list ----------------------------------------------------------
 
 
@@ -425,6 +440,12 @@ def read_time(text: object) -> datetime | None:
     if not isinstance(at, datetime):
         return None
     return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+
+
+def read_version(state: Any) -> str:
+    """Return what is another text as soon as a thread goes on: the id of its checkpoint."""
+    own = state.get("checkpoint") if isinstance(state, Mapping) else state.config["configurable"]
+    return str((own or {}).get("checkpoint_id", ""))
 
 
 async def complete(source: Source, thread: Thread, messages_key: str) -> Thread:

@@ -32,8 +32,10 @@ from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.state import read_stored_record, values_of
 from langgraph_om.tools.shown import (
     Meter,
+    count,
     describe_actor_window,
     describe_sizes,
+    diff_logs,
     list_acts,
     list_background,
     list_hints,
@@ -157,6 +159,10 @@ class MemoryView:
         lines += ["", write_log(select_log(record["log"])) or "(no observations yet)"]
         for name, text, remark in list_values(record):
             lines += ["", f"{name}:", *filter(None, [text, remark])]
+        for after, before in pairwise(self.history):
+            sizes = f"{log_tokens(before):,} to {count(log_tokens(after), 'token')}"
+            changed = diff_logs(before, after) or ["the same text"]
+            lines += ["", f"generation {after['generation']}: {sizes}", *changed]
         return for_terminal("\n".join(lines))
 
     def __repr__(self) -> str:

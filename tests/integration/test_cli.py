@@ -16,6 +16,7 @@ import ormsgpack
 import pytest
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Overwrite
 
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.core.items import list_items
@@ -47,16 +48,32 @@ def talked(request: Any, tmp_path: Path) -> Iterator[tuple[Agent, str]]:
         yield agent, f"sqlite:///{place}"
 
 
+LOG = [
+    group("g0", day_log(0, "* 🔴 User lives in Lyon", "* 🟡 Tea"), 0, 1),
+    group("g1", day_log(1, "* 🔴 User has a dog"), 2, 3),
+]
+
+
 @pytest.fixture
 def record_file(tmp_path: Path) -> Path:
-    log = [
-        group("g0", day_log(0, "* 🔴 User lives in Lyon", "* 🟡 Tea"), 0, 1),
-        group("g1", day_log(1, "* 🔴 User has a dog"), 2, 3),
-    ]
     path = tmp_path / "record.json"
-    own = {**blank_record(), "id": "om-1", "thread_id": "t", "log": log}
+    own = {**blank_record(), "id": "om-1", "thread_id": "t", "log": LOG}
     path.write_text(json.dumps(own), encoding="utf-8")
     return path
+
+
+@pytest.fixture
+def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, ...]]:
+    """The arguments that name a thread with that log, and the graph that writes to it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "agent_of_the_log.py").write_text(GRAPH, encoding="utf-8")
+    with open_saver("sqlite", str(tmp_path / "known.db")) as saver:
+        agent = make_agent("agent", saver)
+        talk(agent.graph, on_thread("t"), turns(1))
+        record = {**values(agent.graph, on_thread("t"))["om"], "log": LOG}
+        agent.graph.update_state(on_thread("t"), {"om": Overwrite(record)})
+        place = f"sqlite:///{tmp_path / 'known.db'}"
+        yield ("--checkpointer", place, "--thread", "t", "--graph", "agent_of_the_log:graph")
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
@@ -79,10 +96,10 @@ def test_a_checkpointer_is_read_without_the_agents_graph(
     assert shown["record"] == state["om"]
     [item, *_] = list_items(state["om"]["log"])
     assert item.id in run(capsys, "show", *where, "--thread", "t-1", "--ids")
-    past = json.loads(run(capsys, "history", *where, "--thread", "t-1", "--json"))
-    assert past[0]["generation"] == state["om"]["generation"] > 0
-    changed = run(capsys, "diff", *where, "--thread", "t-1", code=1)
-    assert any(line.startswith(("+", "-")) for line in changed.split("\n"))
+    past = json.loads(run(capsys, "show", *where, "--thread", "t-1", "--history", "--json"))
+    assert past["history"][0]["generation"] == state["om"]["generation"] > 0
+    changed = run(capsys, "show", *where, "--thread", "t-1", "--history")
+    assert any(line.startswith(("+", "-")) for line in changed.split("generation ")[-1].split("\n"))
     assert "Lisbon" in run(capsys, "search", "lisbon", *where, "--thread", "t-1")
     hits = json.loads(run(capsys, "search", "lisbon", *where, "--thread", "t-1", "--json"))
     assert {"user"} <= {hit["role"] for hit in hits}
@@ -154,8 +171,8 @@ def test_postgresql(
     shown = json.loads(run(capsys, "show", *where, "--thread", "t-1", "--json"))
     assert shown["record"] == state["om"]
     assert "Lisbon" in run(capsys, "search", "lisbon", *where, "--thread", "t-1")
-    past = json.loads(run(capsys, "history", *where, "--thread", "t-1", "--json"))
-    assert past[0]["generation"] == state["om"]["generation"]
+    past = json.loads(run(capsys, "show", *where, "--thread", "t-1", "--history", "--json"))
+    assert past["history"][0]["generation"] == state["om"]["generation"]
     run(capsys, "doctor", *where, "--thread", "t-1")
     (tmp_path / "agent_over_postgres.py").write_text(GRAPH, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
@@ -218,48 +235,52 @@ def test_the_doctor_names_memorys_models_what_they_lack_and_a_smaller_one(
 # --- A file --------------------------------------------------------------------------------------
 
 
-def test_a_file_is_shown_and_changed(record_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    where = ("--record", str(record_file))
-    assert "User lives in Lyon" in run(capsys, "show", *where)
-    run(capsys, "correct", "Lyon", "User lives in Ghent", *where)
-    run(capsys, "pin", "dog", *where)
-    run(capsys, "forget", "tea", *where)
-    text = run(capsys, "show", *where)
-    assert "Ghent (corrected by a person)" in text
-    assert "Lyon" not in text
-    assert "Tea" not in text
-    run(capsys, "undo", *where)
-    assert "Tea" in run(capsys, "show", *where)
-    run(capsys, "unpin", "dog", *where)
-    page = record_file.with_suffix(".html")
-    run(capsys, "show", *where, "--html", str(page))
-    assert "User lives in Ghent" in page.read_text(encoding="utf-8")
-
-
-def test_a_thread_is_named_and_given_back(
-    record_file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    where = ("--record", str(record_file))
-    run(capsys, "title", "Moving to Ghent", *where)
-    assert "Moving to Ghent" in run(capsys, "list", *where)
-    own = json.loads(record_file.read_text(encoding="utf-8"))
-    assert own["title"]["by"] == "person"
-    assert json.loads(run(capsys, "title", "--clear", *where, "--json"))["action"] == "title"
-    assert json.loads(record_file.read_text(encoding="utf-8"))["thread_title"] is None
-
-
-def test_a_state_in_a_file_keeps_what_else_it_has(
+def test_a_file_is_shown_and_only_read(
     record_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     record = json.loads(record_file.read_text(encoding="utf-8"))
     messages = [{"type": "human", "content": "I moved to Ghent", "id": "m1"}]
-    record_file.write_text(json.dumps({"om": record, "messages": messages, "note": 1}))
     where = ("--record", str(record_file))
-    run(capsys, "forget", "tea", *where)
-    assert json.loads(record_file.read_text(encoding="utf-8"))["note"] == 1
+    page = record_file.with_suffix(".html")
+    run(capsys, "show", *where, "--html", str(page))
+    assert "User lives in Lyon" in page.read_text(encoding="utf-8")
+    state = json.dumps({"om": record, "messages": messages, "note": 1})
+    record_file.write_text(state)
+    assert "User lives in Lyon" in run(capsys, "show", *where)
     hits = json.loads(run(capsys, "search", "ghent", *where, "--json"))
     assert [hit["id"] for hit in hits] == ["m1"]
     assert json.loads(run(capsys, "list", *where, "--json"))[0]["id"] == "t"
+    assert main(["forget", "tea", *where]) == 3
+    assert record_file.read_text() == state
+
+
+# --- Changes -------------------------------------------------------------------------------------
+
+
+def test_each_command_changes_what_it_says_and_says_so(
+    known: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "Lives in Ghent" in run(capsys, "remember", "Lives in Ghent", *known)
+    changed = run(capsys, "correct", "Lyon", "User rows in Oslo", *known)
+    assert "User lives in Lyon → User rows in Oslo" in changed
+    run(capsys, "pin", "dog", *known)
+    assert "Tea" in run(capsys, "forget", "tea", *known)
+    text = run(capsys, "show", *known)
+    assert "Oslo (corrected by a person)" in text
+    assert "Lyon" not in text
+    assert "Tea" not in text
+    assert "Tea" in run(capsys, "undo", *known)
+    assert "Tea" in run(capsys, "show", *known)
+    run(capsys, "unpin", "dog", *known)
+    [message, *_] = json.loads(run(capsys, "search", "trip", *known, "--json"))
+    run(capsys, "pin-message", message["id"], *known)
+    assert f"pinned message {message['id']}" in run(capsys, "show", *known)
+    run(capsys, "unpin-message", message["id"], *known)
+    run(capsys, "unpin-message", message["id"], *known, code=4)
+    run(capsys, "title", "Moving to Ghent", *known)
+    assert "Moving to Ghent" in run(capsys, "list", *known)
+    assert json.loads(run(capsys, "title", "--clear", *known, "--json"))["action"] == "title"
+    assert "Moving to Ghent" not in run(capsys, "list", *known)
 
 
 # --- An archive ----------------------------------------------------------------------------------
@@ -312,14 +333,11 @@ def test_the_past_of_a_shared_log_is_told_from_its_archive(
     url = f"sqlite:///{tmp_path / 'memory.db'}"
     agent = make_agent("agent", InMemorySaver(), scope="resource", archive=url, log=130)
     talk(agent.graph, on_thread("t-1", resource_id="u"), turns(12))
-    where = ("--archive", url, "--resource", "u")
-    past = json.loads(run(capsys, "history", *where, "--json"))
+    where = ("--archive", url, "--resource", "u", "--history", "--json")
+    past = json.loads(run(capsys, "show", *where))["history"]
     assert [own["generation"] for own in past] == [*range(past[0]["generation"], -1, -1)]
     assert len(past) > 1
-    told = json.loads(run(capsys, "diff", *where, "--json", code=1))
-    assert (told["before"], told["after"]) == (past[1]["generation"], past[0]["generation"])
-    assert any(line.startswith("-") for line in told["lines"])
-    assert json.loads(run(capsys, "history", *where, "--thread", "t-1", "--json"))
+    assert json.loads(run(capsys, "show", *where, "--thread", "t-1"))["history"]
 
 
 def test_an_archive_is_searched_by_its_index_in_all_threads_of_a_resource(
@@ -366,7 +384,6 @@ def test_a_limit_is_a_number_of_things(
         (("forget", "zebra"), 4, "no item matches 'zebra'"),
         (("forget", "User"), 4, "2 items match"),
         (("remember", " "), 2, "not blank"),
-        (("diff", "7"), 2, "there is no generation 7"),
         (("title",), 2, "`--clear`"),
         (("title", "A", "--clear"), 2, "pass one of them"),
         (("title", "x" * 121), 2, "1 to 120 characters"),
@@ -377,15 +394,15 @@ def test_mistakes_have_codes_and_say_what_to_do(
     code: int,
     said: str,
     *,
-    record_file: Path,
+    known: tuple[str, ...],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    before = record_file.read_text(encoding="utf-8")
-    assert main([*arguments, "--record", str(record_file)]) == code
+    before = run(capsys, "show", *known, "--json")
+    assert main([*arguments, *known]) == code
     assert said in capsys.readouterr().err
-    assert main([*arguments, "--record", str(record_file), "--json"]) == code
+    assert main([*arguments, *known, "--json"]) == code
     assert said in json.loads(capsys.readouterr().err)["error"]
-    assert record_file.read_text(encoding="utf-8") == before
+    assert run(capsys, "show", *known, "--json") == before
 
 
 @pytest.mark.parametrize(
@@ -444,7 +461,7 @@ def test_the_help_names_all_commands_and_codes(capsys: pytest.CaptureFixture[str
     with pytest.raises(SystemExit):
         build_parser().parse_args(["--help"])
     text = capsys.readouterr().out
-    for word in ("show", "list", "search", "history", "diff", "doctor", "forget", "exit codes"):
+    for word in ("show", "list", "search", "doctor", "forget", "mcp", "exit codes"):
         assert word in text
 
 
@@ -479,7 +496,7 @@ def test_a_server_is_asked_by_its_client(
     where = ("--url", "http://127.0.0.1:2024", "--thread", "t")
     assert "2026-03-02 09:00" in run(capsys, "list", *where[:2])
     assert "Lyon" in run(capsys, "show", *where)
-    assert json.loads(run(capsys, "history", *where, "--json"))
+    assert json.loads(run(capsys, "show", *where, "--history", "--json"))["history"]
 
 
 STEERING = "\x1b]0;x\x07 \x9b31m \x90d\x9c \u202ertl\u2066 \x00"
@@ -559,8 +576,9 @@ def test_what_a_file_holds_is_never_run(
             stored["channel_values"]["zzz"] = hostile
             changed = ormsgpack.packb(stored)
             opened.execute("UPDATE checkpoints SET checkpoint = ? WHERE rowid = ?", (changed, row))
-    for command in ("list", "show", "history", "doctor"):
-        main([command, "--checkpointer", f"sqlite:///{place}", "--thread", "t1"])
+    for command in ("list", "show", "search", "doctor"):
+        words = ["trip"] if command == "search" else []
+        main([command, *words, "--checkpointer", f"sqlite:///{place}", "--thread", "t1"])
     assert not ran.exists()
     assert "t1" in run(capsys, "list", "--checkpointer", f"sqlite:///{place}")
 
@@ -574,17 +592,6 @@ def test_a_pickle_in_a_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFix
             "UPDATE checkpoints SET type = 'pickle', checkpoint = ?", (b"cos\nabort\n(tR.",)
         )
     run(capsys, "list", "--checkpointer", f"sqlite:///{place}", code=3)
-
-
-def test_a_command_that_changes_something_says_what(
-    record_file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    where = ("--record", str(record_file))
-    assert "Lives in Ghent" in run(capsys, "remember", "Lives in Ghent", *where)
-    changed = run(capsys, "correct", "Lives in Ghent", "Rows in Oslo", *where)
-    assert "Lives in Ghent → Rows in Oslo" in changed
-    assert "Rows in Oslo" in run(capsys, "forget", "Rows in Oslo", *where)
-    assert "Rows in Oslo" in run(capsys, "undo", *where)
 
 
 def test_what_is_found_and_helped_with_fits_eighty_columns(
@@ -604,22 +611,18 @@ def test_what_is_found_and_helped_with_fits_eighty_columns(
 # --- Costs ---------------------------------------------------------------------------------------
 
 
-def test_costs_are_told_by_thread_and_by_user(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_costs_are_told_by_thread(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = tmp_path / "checkpoints.db"
     with open_saver("sqlite", str(place)) as saver:
         agent = make_agent("agent", saver, log=150)
-        for thread, user in (("t-1", "ana"), ("t-2", "ana"), ("t-3", "bo")):
+        for thread, user in (("t-1", "ana"), ("t-2", "bo")):
             talk(agent.graph, on_thread(thread, resource_id=user), turns(9))
-        usage = values(agent.graph, on_thread("t-3"))["om"]["usage"]
-    where = ("costs", "--checkpointer", f"sqlite:///{place}")
+        usage = values(agent.graph, on_thread("t-2"))["om"]["usage"]
+    where = ("list", "--checkpointer", f"sqlite:///{place}")
     told = json.loads(run(capsys, *where, "--json"))
-    assert [row["thread"] for row in told["threads"]] == ["t-3", "t-2", "t-1"]
-    last, read = told["threads"][0], sum(each["input_tokens"] for each in usage.values())
+    assert [row["id"] for row in told] == ["t-2", "t-1"]
+    last, read = told[0], sum(each["input_tokens"] for each in usage.values())
     written = sum(each["output_tokens"] for each in usage.values())
     assert (last["user"], last["tokens_in"], last["tokens_out"]) == ("bo", read, written)
     assert read > 0
-    users = {row["user"]: row for row in told["users"]}
-    assert users["ana"]["calls"] == sum(row["calls"] for row in told["threads"][1:]) > 0
     assert f"{read}" in run(capsys, *where)

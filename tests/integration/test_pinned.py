@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +12,6 @@ from langgraph_om import ItemError, ObservationalMemory, create_memory_agent
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.testing import ExtractiveReflector, ScriptedChatModel
-from langgraph_om.tools.cli import main
 
 CONTRACT = "The contract: §1 Ana pays 400 euros. §2 Both may give notice by the 15th."
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
@@ -196,24 +193,3 @@ async def test_it_can_be_pinned_without_blocking_the_event_loop() -> None:
     assert CONTRACT in prompts[-1]
     await memory.of(agent, CONFIG).aunpin_message("contract")
     assert agent.get_state(CONFIG).values["om"]["pinned"] == []
-
-
-def test_the_command_pins_and_unpins(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    agent, _, _ = build()
-    say(agent, CONTRACT, id="contract")
-    values = agent.get_state(CONFIG).values
-    messages = [message.model_dump() for message in values["messages"]]
-    file = tmp_path / "state.json"
-    file.write_text(json.dumps({**values, "messages": messages}), encoding="utf-8")
-
-    def run(*arguments: str, code: int = 0) -> str:
-        assert main((*arguments, "--record", str(file))) == code
-        return capsys.readouterr().out
-
-    assert CONTRACT not in run("show")
-    run("pin-message", "contract")
-    assert CONTRACT in run("show")
-    run("pin-message", "nothing", code=4)
-    run("unpin-message", "contract")
-    run("unpin-message", "contract", code=4)
-    assert CONTRACT not in run("show")

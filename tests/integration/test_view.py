@@ -63,22 +63,6 @@ def test_view_of_an_empty_thread() -> None:
     assert "No observations yet" in view._repr_html_()
 
 
-def test_html_escapes_what_users_said() -> None:
-    agent = make_agent(
-        "agent",
-        InMemorySaver(),
-        model=scripted(
-            observer="<observations>\nDate: Mar 2, 2026\n* 🔴 (09:00) <script>x</script>\n"
-            "</observations>\n<current-task><b>bold</b></current-task>"
-        ),
-    )
-    talk(agent.graph, on_thread(), turns(8))
-    html = agent.memory.view(values(agent.graph, on_thread()))._repr_html_()
-    assert "<script>" not in html
-    assert "<b>bold" not in html
-    assert html.count('role="meter"') == 2
-
-
 def test_status_at_any_time_is_what_the_stream_said_last() -> None:
     agent = make_agent("agent", InMemorySaver())
     talk(agent.graph, on_thread(), turns(9))

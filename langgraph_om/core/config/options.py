@@ -39,7 +39,7 @@ _MAX_SHOWN = 600
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """What to pass instead, the end of an option's error."""
+    """What to pass instead, the end of an option's error; without one, pydantic's own words."""
 
     text: str
 
@@ -103,15 +103,19 @@ def _explain(
             return _explain_unknown(place, name, value, known)
         names.append(name)
         hint = next((each.text for each in get_args(hints[name]) if isinstance(each, Hint)), hint)
-        inner = get_args(hints[name])[:1]
-        if not inner or not is_typeddict(inner[0]) or not isinstance(value, Mapping):
+        if not is_typeddict(hints[name]) or not isinstance(value, Mapping):
             break
-        hints = get_type_hints(inner[0], include_extras=True)
+        hints = get_type_hints(hints[name], include_extras=True)
         known = list(hints)
+    option = ".".join(filter(None, [kind.path, *names]))
+    if not hint:
+        own = [each["msg"] for each in problems if each["loc"][0] == problem["loc"][0]]
+        wanted = " or ".join(dict.fromkeys(own)).replace("Input should be", "it should be")
+        return ConfigurationError(f"`{option}` is {_shorten(value)}; {wanted}")
     # The text of a `ValueError` that a rule of ours raises.
     reasons = [str(each.get("ctx", {}).get("error", "")) for each in problems]
     because = next((f", {reason}" for reason in reasons if reason), "")
-    return _write(".".join(filter(None, [kind.path, *names])), value, hint, because)
+    return _write(option, value, hint, because)
 
 
 def _explain_unknown(place: str, name: str, value: object, own: list[str]) -> ConfigurationError:
@@ -231,11 +235,6 @@ def check_flag(option: str, value: bool) -> bool:  # noqa: FBT001 it is what is 
 # --- Types of options ----------------------------------------------------------------------------
 
 
-def one_of(words: Any) -> Hint:
-    """Return the hint for one of several words, a `Literal`."""
-    return Hint(f"one of {', '.join(map(repr, get_args(words)))}")
-
-
 def _refuse_numbers(value: object) -> object:
     if value is not False:  # 0 equals it
         raise ValueError
@@ -245,9 +244,6 @@ def _refuse_numbers(value: object) -> object:
 Off = Annotated[Literal[False], BeforeValidator(_refuse_numbers)]
 """`False`, and not 0."""
 Tokens = Annotated[int, Field(ge=1)]
-_WHOLE_TOKENS = Hint("a whole number of tokens, 1 or more")
-_TEXT = Hint("a text or None")
-FLAG = Hint("True or False")
 _Count = Annotated[int, Field(ge=0, le=20)]
 
 EXTRACTORS: Final = (
@@ -281,26 +277,13 @@ class Role:
 class ModelSettings(TypedDict, total=False):
     """The option `model_settings`; a setting that is `None` is not sent."""
 
-    temperature: Annotated[
-        Annotated[float, Field(ge=0)] | None, Hint("a number, 0 or more, or None to send nothing")
-    ]
+    temperature: Annotated[float, Field(ge=0)] | None
     """How freely the model chooses its words."""
-    max_output_tokens: Annotated[
-        Tokens | None, Hint("a whole number of tokens, 1 or more, or None to send nothing")
-    ]
+    max_output_tokens: Tokens | None
     """The longest answer, in tokens; no more is sent than the model is known to take."""
-    thinking_budget: Annotated[
-        Annotated[int, Field(ge=-1)] | None,
-        Hint(
-            "a whole number of tokens, 0 for no thinking or -1 for as much as the model likes, or "
-            "None to send nothing"
-        ),
-    ]
+    thinking_budget: Annotated[int, Field(ge=-1)] | None
     """Tokens that a model of Google may think: 0 for none, -1 for as many as it likes."""
-    extra: Annotated[
-        Mapping[str, Any] | None,
-        Hint("a mapping of keyword arguments for the model's client, or None to send nothing"),
-    ]
+    extra: Mapping[str, Any] | None
     """Keyword arguments for the model's client, sent as they are."""
 
 
@@ -310,7 +293,6 @@ OBSERVER_SETTINGS: Final[ModelSettings] = {"temperature": 0.3, "max_output_token
 """What the Observer's model is sent if the user sets nothing and its profile says it takes it."""
 REFLECTOR_SETTINGS: Final[ModelSettings] = {"temperature": 0, "max_output_tokens": 100_000}
 """The same for the Reflector's model."""
-_SETTINGS = Hint("a mapping such as {'temperature': 0.3}")
 
 
 class ObservationConfig(Group):
@@ -321,17 +303,15 @@ class ObservationConfig(Group):
     model: Any = None
     """The Observer's model, if it is not the Reflector's; for one model for both, pass `model` to
     the memory."""
-    instruction: Annotated[str | None, _TEXT] = None
+    instruction: str | None = None
     """Your instructions, added to the end of the Observer's system prompt."""
-    message_tokens: Annotated[Tokens, _WHOLE_TOKENS] = 30_000
+    message_tokens: Tokens = 30_000
     """The size of the recent messages, in tokens, at which the Observer turns them into
     observations."""
-    max_tokens_per_batch: Annotated[Tokens, _WHOLE_TOKENS] = 10_000
+    max_tokens_per_batch: Tokens = 10_000
     """The most tokens of other threads' messages in one question to the Observer, with
     `scope="resource"`."""
-    model_settings: Annotated[ModelSettings, _SETTINGS] = Field(
-        default_factory=OBSERVER_SETTINGS.copy
-    )
+    model_settings: ModelSettings = Field(default_factory=OBSERVER_SETTINGS.copy)
     """Settings for each call of the model: `temperature`, `max_output_tokens`, `thinking_budget`
     (Google), and `extra`, a mapping for the model's client. A setting that you leave out has
     its default, and `None` sends nothing. A chat model that you pass as an object is sent only the
@@ -373,7 +353,7 @@ class ObservationConfig(Group):
     extract: Annotated[Mapping[str, Any] | None, Hint(EXTRACTORS)] = None
     """Values to extract from the conversation with a second model call, by name: a schema,
     instructions for a text, or an `Extractor` with both."""
-    thread_title: Annotated[bool, FLAG] = False
+    thread_title: bool = False
     """Has the Observer suggest a title for the thread with each observation. The memory's own
     `thread_title` also asks for one after the first answer."""
 
@@ -386,17 +366,13 @@ class ReflectionConfig(Group):
     model: Any = None
     """The Reflector's model, if it is not the Observer's; for one model for both, pass `model` to
     the memory."""
-    instruction: Annotated[str | None, _TEXT] = None
+    instruction: str | None = None
     """Your instructions, added to the end of the Reflector's system prompt."""
-    observation_tokens: Annotated[Tokens, _WHOLE_TOKENS] = 40_000
+    observation_tokens: Tokens = 40_000
     """The size of the observations, in tokens, at which the Reflector condenses them."""
-    model_settings: Annotated[ModelSettings, _SETTINGS] = Field(
-        default_factory=REFLECTOR_SETTINGS.copy
-    )
+    model_settings: ModelSettings = Field(default_factory=REFLECTOR_SETTINGS.copy)
     """Settings for each call of the model, as in `observation`."""
-    buffer_activation: Annotated[
-        Annotated[int | float, Field(gt=0, le=1)], Hint("a ratio in (0, 1]")
-    ] = 0.5
+    buffer_activation: Annotated[int | float, Field(gt=0, le=1)] = 0.5
     """The fraction of `observation_tokens` at which the Reflector starts in the background."""
     block_after: Annotated[
         int | float | None,
@@ -411,12 +387,12 @@ class RetrievalConfig(Group):
 
     path: ClassVar[str] = "retrieval"
 
-    scope: Annotated[Scope, one_of(Scope)] = "resource"
+    scope: Scope = "resource"
     """Whether the tool reads all threads of the user or only its own. Without an archive, it is
     its own."""
-    instructions: Annotated[str | None, _TEXT] = None
+    instructions: str | None = None
     """Your text behind the agent's guidance about `recall`."""
-    vector: Annotated[bool, FLAG] = False
+    vector: bool = False
     """Whether to search by meaning too, in the graph's store."""
     inject: Annotated[
         bool | InstanceOf[InjectConfig] | Mapping[str, Any],
@@ -433,16 +409,14 @@ class InjectConfig(Group):
 
     path: ClassVar[str] = "retrieval.inject"
 
-    top_k: Annotated[int, Field(ge=1, le=50), Hint("a whole number from 1 to 50")] = 4
+    top_k: Annotated[int, Field(ge=1, le=50)] = 4
     """How many messages to show at most."""
     message_range: Annotated[
         _Count | Mapping[Literal["before", "after"], _Count],
         Hint('a whole number from 0 to 20, or a mapping such as {"before": 4, "after": 1}'),
     ] = 2
     """How many messages to show before and after each: one number, or one for each side."""
-    min_score: Annotated[
-        Annotated[float, Field(ge=0, le=1)] | None, Hint("a number from 0 to 1, or None")
-    ] = None
+    min_score: Annotated[float, Field(ge=0, le=1)] | None = None
     """How well a message has to match; `None`: any match."""
 
 
@@ -453,12 +427,7 @@ class TitleConfig(Group):
 
     model: Any = None
     """The model that is asked for a title; `None`: the Observer's."""
-    instructions: Annotated[
-        str | Callable[..., Any] | None,
-        Hint("a text, a function of the run's configuration that returns one, or None"),
-    ] = None
+    instructions: str | Callable[..., Any] | None = None
     """Your text behind the question, or a function of the run's configuration that returns it."""
-    min_messages: Annotated[
-        Annotated[int, Field(ge=2)], Hint("a whole number of messages, 2 or more")
-    ] = 2
+    min_messages: Annotated[int, Field(ge=2)] = 2
     """How many messages of the user and answers there are before a title is asked for."""

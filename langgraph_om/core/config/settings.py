@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from langgraph_om.features.recall import Recall
     from langgraph_om.features.shared_log import SharedLogs
     from langgraph_om.features.titles import Titles
-    from langgraph_om.features.working import KnownOfUser
+    from langgraph_om.features.working_memory import KnownOfUser
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,20 +82,19 @@
     watch();
   });
 
-  let source = null, watched = "";
-  const watch = () => {
-    const page = document.querySelector("[data-live]");
-    const goal = page && !document.hidden ? page.dataset.live : "";
-    if (goal === watched) return;
-    if (source) source.close();
-    watched = goal;
-    source = goal ? new EventSource(goal) : null;
-    if (source) source.addEventListener("changed", hear);
+  // A look that takes long comes the later again.
+  let timer = 0;
+  const watch = (pause = 2000) => {
+    clearTimeout(timer);
+    if (document.querySelector("[data-live]") && !document.hidden) timer = setTimeout(look, pause);
   };
-  document.addEventListener("visibilitychange", () => {
-    const was = watched;
-    watch();
-    if (!document.hidden && !was && watched) hear(); // what came while nobody looked
-  });
+  const look = async () => {
+    const page = document.querySelector("[data-live]"), begun = Date.now();
+    const answer = await fetch(page.dataset.live).catch(() => null);
+    const version = answer && answer.ok ? await answer.text() : "";
+    if (version && version !== page.dataset.version && page.isConnected) hear();
+    watch(Math.max(2000, 20 * (Date.now() - begun)));
+  };
+  document.addEventListener("visibilitychange", () => watch(0));
   watch();
 })();

@@ -194,7 +194,9 @@ def test_threads_without_an_answer_stay_unobserved(
     """The Observer leaves one thread out; the others are observed, and it is asked for again."""
 
     def forgetful(messages: list[BaseMessage]) -> str:
-        whole = str(extractive().invoke(messages, config={"run_name": "om_observer"}).text)
+        whole = str(
+            extractive().invoke(messages, config={"metadata": {"om_role": "observer"}}).text
+        )
         if '<thread id="t0">' not in whole:
             return whole
         return whole.replace('<thread id="t0">', '<thread id="nobody">')
@@ -530,7 +532,9 @@ def test_work_in_flight_for_a_deleted_thread_is_dropped(files: SQLAlchemyArchive
     deleted: list[str] = []
 
     def deleting(messages: list[BaseMessage]) -> str:
-        reply = str(extractive().invoke(messages, config={"run_name": "om_observer"}).text)
+        reply = str(
+            extractive().invoke(messages, config={"metadata": {"om_role": "observer"}}).text
+        )
         if not deleted and '<thread id="t0">' in reply:
             deleted.append("t0")
             memory.delete_thread("t0")

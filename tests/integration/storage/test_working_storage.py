@@ -24,7 +24,7 @@ from langgraph_om import (
     WorkingMemory,
     create_memory_agent,
 )
-from langgraph_om.features.working import storage
+from langgraph_om.features import working_store as storage
 from langgraph_om.testing import ScriptedChatModel
 
 SCHEMA = {"type": "object"}

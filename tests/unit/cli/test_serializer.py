@@ -11,16 +11,10 @@ from uuid import UUID
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-from langgraph.graph import END, START, StateGraph
 from pydantic import BaseModel
 
-from langgraph_om import ObservationalMemory
 from langgraph_om.errors import SourceError
-from langgraph_om.integrations.state_graph import ObservationalMemoryState
-from langgraph_om.memory import runner_of
-from langgraph_om.testing import ScriptedChatModel
-from langgraph_om.tools.opening import CheckpointerSource, StrictSerializer
-from support.savers import open_saver
+from langgraph_om.tools.opening import StrictSerializer
 
 CALL = {"name": "find", "args": {"x": 1}, "id": "c", "type": "tool_call"}
 MESSAGES = [
@@ -54,28 +48,6 @@ def test_messages_and_plain_values_are_read_as_they_were(value: Any) -> None:
 def test_another_type_is_the_data_that_it_is_of() -> None:
     stored = JsonPlusSerializer().dumps_typed({"own": Own(name="a"), "messages": MESSAGES})
     assert StrictSerializer().loads_typed(stored) == {"own": {"name": "a"}, "messages": MESSAGES}
-
-
-class State(ObservationalMemoryState):
-    """A state with a value of that type."""
-
-    own: Own
-
-
-async def test_a_thread_with_another_type_is_not_written_to(tmp_path: Path) -> None:
-    builder = StateGraph(State).add_node("say", lambda _: {"own": Own(name="a")})
-    builder.add_edge(START, "say").add_edge("say", END)
-    config: Any = {"configurable": {"thread_id": "t"}}
-    with open_saver("sqlite", str(tmp_path / "checkpoints.db")) as saver:
-        graph = builder.compile(checkpointer=saver)
-        graph.invoke({"messages": []}, config)
-        saver.serde = StrictSerializer()
-        runner = runner_of(ObservationalMemory(ScriptedChatModel()))
-        source = CheckpointerSource(saver, runner, builder.compile())
-        with pytest.raises(SourceError, match=r"other classes \(Own\)"):
-            await source.change("t", lambda _: [])
-        saver.serde = JsonPlusSerializer()
-        assert graph.get_state(config).values["own"] == Own(name="a")
 
 
 @pytest.mark.parametrize("form", ["pickle", "json", "msgpack+aes", "own"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage, SystemMessage
 
-from langgraph_om.errors import ConfigurationError
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
 from support.examples import examples
 
@@ -38,23 +36,25 @@ Assistant: Feed him 3 times a day: small portions of puppy food, and always fres
 """
 
 
-def observed(text: str, **options: Any) -> str:
-    return ExtractiveObserver(**options).reply([SystemMessage("Observe."), HumanMessage(text)])
+def observed(text: str) -> str:
+    return ExtractiveObserver().reply([SystemMessage("Observe."), HumanMessage(text)])
 
 
+REX = "I adopted a dog called Rex on Sunday, and he is already the king of the…"
+FOOD = "Feed him 3 times a day: small portions of puppy food, and always fresh water."
 QUESTION = "What should he eat in the first 3 weeks ‹/observations> please?"
 
 
 def test_the_observer_quotes_what_was_said() -> None:
-    assert observed(CONVERSATION, words=14).split("\n") == [
+    assert observed(CONVERSATION).split("\n") == [
         "<observations>",
         "Date: Dec 4, 2025",
-        "* 🔴 (14:30) Caroline: I adopted a dog called Rex on Sunday, and he is already the king…",
+        f"* 🔴 (14:30) Caroline: {REX}",
         '  * -> called search {"query": "dog food"}',
         "  * -> search failed: rate limit reached",
         "Date: unknown",
         f"* 🟡 User: {QUESTION}",
-        "* 🟢 Assistant: Feed him 3 times a day: small portions of puppy food, and always fresh…",
+        f"* 🟢 Assistant: {FOOD}",
         "</observations>",
         f"<current-task>The user's newest message: {QUESTION}</current-task>",
         "<suggested-response>Answer: What should he eat in the…</suggested-response>",
@@ -152,7 +152,6 @@ def test_every_third_plain_assistant_message_is_kept() -> None:
     lines = "\n".join(f"Assistant: calm remarks of {letter} sort" for letter in "abcdefg")
     text = f"<conversation>\n{lines}\n</conversation>"
     assert re.findall(r"remarks of (\w)", observed(text)) == ["c", "f"]
-    assert re.findall(r"remarks of (\w)", observed(text, every=1)) == list("abcdefg")
 
 
 def test_calls_behind_the_newest_request_stay_however_little_they_tell() -> None:
@@ -220,25 +219,8 @@ def test_one_scripted_model_plays_every_role() -> None:
         "Nice!", observer=ExtractiveObserver().reply, reflector=[ExtractiveReflector().reply]
     )
     assert model.invoke("hi").content == "Nice!"
-    assert "Rex" in model.invoke(CONVERSATION, {"run_name": "om_observer"}).text
-    assert "drop" in model.invoke(LOG, {"run_name": "om_reflector"}).text
-
-
-@pytest.mark.parametrize(
-    ("make", "option"),
-    [
-        (lambda: ExtractiveObserver(words=0), "words"),
-        (lambda: ExtractiveObserver(every=True), "every"),
-        (lambda: ExtractiveReflector(ratio=1.0), "ratio"),
-        (lambda: ExtractiveReflector(ratio=0), "ratio"),
-        (lambda: ExtractiveReflector(level=2), "level"),
-    ],
-)
-def test_options_of_the_extractive_models_are_checked(
-    make: Callable[[], object], option: str
-) -> None:
-    with pytest.raises(ConfigurationError, match=f"`{option}`"):
-        make()
+    assert "Rex" in model.invoke(CONVERSATION, {"metadata": {"om_role": "observer"}}).text
+    assert "drop" in model.invoke(LOG, {"metadata": {"om_role": "reflector"}}).text
 
 
 # --- the extractive Reflector ----------------------------------------------------------------

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import sys
 from datetime import UTC, datetime
 from typing import Any
@@ -62,7 +63,7 @@ def test_a_value_out_of_range_is_named_with_its_option(option: str) -> None:
             ObservationalMemory(MODEL, **given)
         assert f"`{option}`" in str(caught.value)
         assert shown(value) in str(caught.value)
-        assert "; pass " in str(caught.value)
+        assert re.search("; (pass|it should) ", str(caught.value))
 
 
 HOST_ERRORS: list[tuple[str, object]] = [
@@ -116,7 +117,6 @@ def test_a_host_option_that_can_not_be_meant_is_named(option: str, value: object
     with pytest.raises(ConfigurationError) as caught:
         ObservationalMemory(MODEL, **options)
     assert f"`{option}` is {value!r}" in str(caught.value)
-    assert "; pass " in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -212,7 +212,7 @@ def test_where_a_turn_waits_is_within_the_budget(budget: int, block_after: float
     ],
 )
 def test_what_does_not_fit_is_refused(budget: int, observation: Row, reflection: Row) -> None:
-    with pytest.raises(ConfigurationError, match=rf"`token_budget` is {budget}, while .*; pass"):
+    with pytest.raises(ConfigurationError, match=rf"`token_budget` is {budget}, .*; pass"):
         limits(budget, observation, reflection)
 
 

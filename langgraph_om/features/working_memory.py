@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_core.tools import BaseTool
+from langgraph.config import get_store
 from langgraph.prebuilt import ToolRuntime
 from langgraph.store.base import BaseStore
 from langgraph.types import Command
 
+from langgraph_om.archive import StoreUse
 from langgraph_om.core.config.options import check_flag
 from langgraph_om.core.content.text import escape
+from langgraph_om.core.effects import EffectFlow, call_storage
 from langgraph_om.core.forms import (
     MAX_CHARACTERS,
     Form,
@@ -26,9 +29,10 @@ from langgraph_om.core.forms import (
 )
 from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.record.record import complete_record
+from langgraph_om.core.step.step import StateKey, Step
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ArchiveError, ConfigurationError
-from langgraph_om.features.working.storage import (
+from langgraph_om.features.working_store import (
     ConflictError,
     check_resource_id,
     check_store,
@@ -39,6 +43,7 @@ from langgraph_om.features.working.storage import (
 )
 from langgraph_om.runtime.acting import threaded
 from langgraph_om.runtime.run import Runs
+from langgraph_om.runtime.runner import RunScope, StepRunner
 from langgraph_om.runtime.state import channel_of
 from langgraph_om.runtime.tools import MemoryTool
 
@@ -270,24 +275,35 @@ class WorkingMemory:
         return check_store(store), check_resource_id(resource_id)
 
 
-class Working:
-    """A working memory as the runs of one agent have it."""
+class KnownOfUser:
+    """A working memory in the runs of an agent: read where a turn begins, shown, and written."""
 
-    def __init__(
-        self,
-        memory: WorkingMemory,
-        runs: Runs | None = None,
-        messages_key: str = "messages",
-        archive: SQLAlchemyArchive | None = None,
-    ) -> None:
+    writing_tools = (UPDATE_TOOL,)
+    store_use: ClassVar[StoreUse] = "working"
+
+    def __init__(self, memory: WorkingMemory) -> None:
         self.memory = memory
-        self.runs = Runs() if runs is None else runs
-        self._messages_key, self._archive = messages_key, archive
+        self.uses_store = memory.scope == "resource"
+        self._runs, self._messages_key = Runs(), "messages"
+        self._archive: SQLAlchemyArchive | None = None
+
+    def connect(self, runner: StepRunner) -> None:
+        """Take over what the runs of an agent have."""
+        self._runs, self._messages_key = runner.runs, runner.messages_key
+        self._archive = runner.archive
 
     @property
-    def tools(self) -> list[BaseTool]:
-        """The tool to bind to the Actor's model; none for a memory that is only read."""
-        if self.memory.read_only:
+    def state_keys(self) -> Mapping[str, StateKey]:
+        """Return the keys of the value, and of the block as it is shown."""
+        is_input = self.memory.scope == "thread"
+        return {
+            VALUE_KEY: StateKey(Stored, fold_state_value, is_input=is_input),
+            SHOWN_KEY: StateKey(str, take_last, is_private=True, is_shown=True),
+        }
+
+    def list_tools(self) -> Sequence[BaseTool]:
+        """Return the tool to bind to the Actor's model; none for a memory that is only read."""
+        if self.memory.read_only or not self._runs.enabled:
             return []
         form = self.memory.form
 
@@ -313,11 +329,44 @@ class Working:
         )
         return [tool]
 
-    def is_read_only(self, config: RunnableConfig | None = None) -> bool:
-        """Return whether nothing can be written in a run."""
-        return self.memory.read_only or self.runs.is_read_only(config)
+    # --- Show it ---------------------------------------------------------------------------------
 
-    def refresh_working_memory(
+    def accept(self, scope: RunScope, value: Any) -> None:
+        """Take the value that the caller of a step hands in.
+
+        Raises:
+            ConfigurationError: When it cannot be meant.
+        """
+        scope.working = self.render(self.memory.check(value), scope.config)
+
+    def read_text(self, state: Any) -> str:
+        """Return the block that a graph's state holds; empty for none."""
+        return read_shown(state) or ""
+
+    def refresh(self, step: Step) -> EffectFlow[None]:
+        """Read the memory where a turn begins."""
+        is_in_graph = step.scope is not None and step.scope.state is not None
+        if not (step.is_final and is_in_graph):
+            yield from self.read(step)
+
+    def read(self, step: Step) -> EffectFlow[None]:
+        """Read the memory, once in a run, and show it."""
+        scope = step.scope
+        if scope is None:  # a look alone
+            return
+        if scope.working is None:
+            if scope.state is None:  # as where a thread is adopted
+                return
+            known = {key: scope.state.get(key) for key in (VALUE_KEY, SHOWN_KEY)}
+            config, store = scope.config, scope.store
+            if config is None:
+                config, store = ensure_config(), get_store()
+            changes = yield from call_storage(self._look, known, step.messages, config, store)
+            scope.changes |= changes
+            scope.working = read_shown({**known, **changes}) or ""
+        step.show_working(scope.working)
+
+    def _look(
         self, state: Any, messages: Sequence[BaseMessage], config: RunnableConfig, store: Any
     ) -> dict[str, Any]:
         """Read the memory where a turn begins; return what changes in the graph's state.
@@ -334,13 +383,16 @@ class Working:
         if self.memory.scope == "thread":
             value = self.memory.check(known)
         else:
-            who, there = check_resource_id(self.runs.find_resource(config)), check_store(store)
+            who, there = check_resource_id(self._runs.find_resource(config)), check_store(store)
             value = read_stored(self.memory.form, there, who)
         text = self.render(value, config)
         return {
             **({VALUE_KEY: value or {}} if value != known else {}),
             **({SHOWN_KEY: text} if text != (shown or "") else {}),
         }
+
+    def _is_read_only(self, config: RunnableConfig | None) -> bool:
+        return self.memory.read_only or self._runs.is_read_only(config)
 
     def render(self, value: Any, config: RunnableConfig | None) -> str:
         """Render the block for a value that the form allows.
@@ -350,13 +402,15 @@ class Working:
         """
         form, kept = self.memory.form, read_state_value(value)
         content, purpose = form.write(kept), ""
-        if not self.is_read_only(config):
+        if not self._is_read_only(config):
             kind = "text" if isinstance(form, TemplateForm) else "json"
             purpose = load(f"working_memory_{kind}")
             content = "{}" if not kept and kind == "json" else content
         elif not kept:
             return ""
         return fill("working_memory", purpose=purpose, content=escape(content))
+
+    # --- Write it --------------------------------------------------------------------------------
 
     def _count_deletions(self, record: MemoryRecord) -> Mapping[Any, int] | None:
         """Return how often a record's thread and resource were deleted, if that is known."""
@@ -381,7 +435,7 @@ class Working:
             What the model is told, and what changes in the state: an update, or the whole value
             where the model is shown that; `None` for nothing.
         """
-        if not self.runs.is_on(config) or self.is_read_only(config):
+        if not self._runs.is_on(config) or self._is_read_only(config):
             return "The memory can only be read in this run; nothing was written.", None
         form, seen = self.memory.form, read_state_value(known)
         try:
@@ -389,7 +443,7 @@ class Working:
             if self.memory.scope == "thread":
                 form.check(merge(seen, patch))
             else:
-                who, there = check_resource_id(self.runs.find_resource(config)), check_store(store)
+                who, there = check_resource_id(self._runs.find_resource(config)), check_store(store)
                 before = self._count_deletions(record)
                 if before is not None and sum(before.values()) > (record.get("deletion") or 0):
                     return _DELETED, None
