@@ -104,6 +104,15 @@ def test_who_leaves_memory_has_the_messages_again_that_eviction_moved(
     memory.close()
 
 
+def test_the_chat_bot_says_what_its_page_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (DOCS / "chat-bot.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"^```text\n(.*?)^\.\.\.\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    run_page(DOCS / "chat-bot.md")
+    moment = re.compile(r"[0-9]{2}:[0-9]{2}|[A-Z][a-z]{2} [0-9]+, [0-9]{4}")
+    said = moment.sub("", capsys.readouterr().out)
+    assert all(moment.sub("", part) in said for part in shown)
+
+
 def test_hooks_of_the_guide_keep_a_card_number_out_of_memory() -> None:
     small = ScriptedChatModel(observer=ExtractiveObserver().reply)
     hooks = run_page(DOCS / "redaction.md", small_model=small)

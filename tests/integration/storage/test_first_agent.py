@@ -103,7 +103,10 @@ def test_the_first_agent_remembers_after_a_restart_and_is_looked_into_corrected_
         assert re.search(r"^first|ferry", ask(command), re.MULTILINE)
 
     ask(commands[3])
-    assert "19:15 (corrected by a person)" in ask(commands[1])
+    corrected = ask(commands[1])
+    assert "party is four; ferry leaves Kiel on Friday at 19:15 (corrected by a person)" in corrected
+    assert "18:45" not in corrected
+    assert "museums" in corrected
 
     (project / "delete.py").write_text(read_file(PAGE, "delete.py"), encoding="utf-8")
     run(project, "delete.py")
