@@ -104,7 +104,9 @@ def test_the_first_agent_remembers_after_a_restart_and_is_looked_into_corrected_
 
     ask(commands[3])
     corrected = ask(commands[1])
-    assert "party is four; ferry leaves Kiel on Friday at 19:15 (corrected by a person)" in corrected
+    assert (
+        "party is four; ferry leaves Kiel on Friday at 19:15 (corrected by a person)" in corrected
+    )
     assert "18:45" not in corrected
     assert "museums" in corrected
 
