@@ -44,7 +44,7 @@ from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, Script
 TALKS = Path(__file__).parent / "talks"
 EXAMPLES = (
     *("what the user tells", "what it found, offers", "what is finished, each", "(hh:mm)"),
-    *("what is worked on, and", "the assistant's next step", "Opaal", "Helio", "Brandt", "Falk"),
+    *("what is worked on, and", "how you work from now on, in", "Opaal", "Helio", "Brandt", "Falk"),
 )
 """Words that stand in memory's prompts, and in no talk."""
 NO = re.compile(
