@@ -12,4 +12,3 @@ MONTHS = [
 ]  # fmt: skip
 
 days = st.dates(date(1900, 1, 1), date(2200, 12, 31))
-WORDS = ["Dec", "may", "4", "31st", "99", "2025", "2026-02-30", "early", "to", "-", "week of"]
