@@ -21,6 +21,7 @@ if _typing.TYPE_CHECKING:
     from langgraph_om.core.tokens.counter import TokenCounter
     from langgraph_om.core.tokens.estimate import EstimatingCounter
     from langgraph_om.core.wire import JobRequest, MemoryRecord
+    from langgraph_om.deletion import PruneReport
     from langgraph_om.errors import (
         ArchiveError,
         ConfigurationError,
@@ -82,6 +83,7 @@ __all__ = [
     "ObservationalMemoryMiddleware",
     "ObservationalMemoryState",
     "ObserverError",
+    "PruneReport",
     "ReflectionConfig",
     "RetrievalConfig",
     "SQLAlchemyArchive",
@@ -103,6 +105,7 @@ __version__ = _version("langgraph-om")
 
 _NAMES = {
     "adoption": ("AdoptProgress", "AdoptReport"),
+    "deletion": ("PruneReport",),
     "archive": ("ArchivedThread", "SQLAlchemyArchive"),
     "core.config.options": ("ObservationConfig", "ReflectionConfig", "RetrievalConfig"),
     "core.config.thresholds": ("Thresholds",),

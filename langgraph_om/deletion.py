@@ -12,15 +12,17 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from langchain_core.runnables import RunnableConfig
 
-from langgraph_om.archive import IN_STORE, StoreUse
-from langgraph_om.archive.types import describe_shared_log
-from langgraph_om.core.content.message_keys import derive_id
+from langgraph_om.archive import IN_STORE, ArchivedThread, StoreUse
+from langgraph_om.archive.types import Aged, describe_shared_log
+from langgraph_om.core.config.settings import Identity
+from langgraph_om.core.content.message_keys import add_parents, derive_id
 from langgraph_om.core.effects import Requests, call_function, call_graph
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.meaning import Meaning
@@ -29,6 +31,9 @@ from langgraph_om.runtime.acting import GraphThread
 from langgraph_om.runtime.executors import BackgroundBuffering, ForgettingExecutor
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.telemetry import record_deletion
+
+if TYPE_CHECKING:
+    from langgraph_om.archive import SQLAlchemyArchive
 
 logger = logging.getLogger("langgraph_om")
 
@@ -197,8 +202,12 @@ def _erase_if_free(runner: StepRunner, thread_id: str, resource_id: str) -> bool
 
 def _is_shown_in_others(runner: StepRunner, resource_id: str) -> bool:
     """Return whether what is known of a thread is shown in others of its resource, too."""
-    has_log = runner.archive is not None and runner.archive.record_revision(resource_id) > 0
-    return has_log or runner.settings.parts.inject is not None
+    return _has_log(runner, resource_id) or runner.settings.parts.inject is not None
+
+
+def _has_log(runner: StepRunner, resource_id: str) -> bool:
+    """Return whether the threads of a resource share a log."""
+    return runner.archive is not None and runner.archive.record_revision(resource_id) > 0
 
 
 def _list_archived(runner: StepRunner, resource_id: str) -> list[str]:
@@ -211,52 +220,113 @@ def _list_archived(runner: StepRunner, resource_id: str) -> list[str]:
     return found
 
 
+# --- Retention -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PruneReport:
+    """What was older than is kept, and is deleted; with `dry_run`, what would be."""
+
+    threads: list[str]
+    """Ids of the threads that nobody wrote to for so long."""
+    messages: int
+    """How many old messages of other threads."""
+    observations: int
+    """How many groups of observations of these."""
+
+
 def prune(
-    runner: StepRunner, older_than: timedelta, store: Any, checkpointer: Any, *, dry_run: bool
-) -> Requests[list[str]]:
-    """Delete threads to which nothing was written for so long, in batches; return their ids."""
+    runner: StepRunner,
+    older_than: timedelta | None,
+    store: Any,
+    checkpointer: Any,
+    *,
+    keep_observations: bool,
+    dry_run: bool,
+) -> Requests[PruneReport]:
+    """Delete what is older, thread by thread: whole threads first, then old messages of others."""
     if not isinstance(older_than, timedelta) or older_than <= timedelta(0):
-        msg = f"`older_than` is {older_than!r}; pass a `timedelta` above 0, as `timedelta(days=90)`"
-        raise ConfigurationError(msg)
-    if runner.archive is None:
-        msg = "`prune` needs an `archive`, which knows how old threads are; set `archive`"
-        raise ConfigurationError(msg)
-    before, done = runner.clock() - older_than, list[str]()
-    if dry_run:
-        idle = yield from call_function(partial(runner.archive.idle_threads, before), "om_prune")
-        return [thread.id for thread in idle]
-    if runner.settings.scope == "resource":
         msg = (
-            "`prune` does not take threads out of a log that they share; call `delete_thread` for "
-            "each one that `dry_run=True` lists"
+            f"`older_than` is {older_than!r}; pass a `timedelta` above 0, as `timedelta(days=90)`, "
+            f"or set `retention`"
         )
         raise ConfigurationError(msg)
-    check = partial(_check_reach, runner, ["index"], store, checkpointer)
-    yield from call_function(check, "om_prune")
-    batch = partial(_prune_batch, runner, before, store)
-    while gone := (yield from call_function(batch, "om_prune")):
-        yield from _delete_checkpoints(checkpointer, gone)
-        done += gone
-    return done
+    archive = runner.archive
+    if archive is None:
+        msg = "`prune` needs an `archive`, which knows how old messages are; set `archive`"
+        raise ConfigurationError(msg)
+    before, threads = runner.clock() - older_than, list[str]()
+    if dry_run:
+        idle = yield from call_function(partial(archive.idle_threads, before), "om_prune")
+        threads = [thread.id for thread in idle]
+    else:
+        check = partial(_check_reach, runner, ["index"], store, checkpointer)
+        yield from call_function(check, "om_prune")
+        batch = partial(_prune_threads, runner, before, store)
+        while gone := (yield from call_function(batch, "om_prune")):
+            yield from _delete_checkpoints(checkpointer, gone)
+            threads += gone
+    messages = observations = 0
+    for thread in (yield from call_function(partial(archive.aged_threads, before), "om_prune")):
+        if not add_parents([thread.id]).isdisjoint(threads):
+            continue  # in a dry run
+        act = partial(archive.aged, thread.id)
+        if not dry_run:
+            meaning = runner.settings.parts.meaning or Meaning()
+            act = partial(_prune_messages, archive, meaning, store, thread)
+        old = yield from call_function(
+            partial(act, before, keep_observations=keep_observations), "om_prune"
+        )
+        messages, observations = messages + len(old.messages), observations + len(old.groups)
+    if not dry_run and (messages or observations):
+        yield from call_function(archive.wipe_deleted, "om_prune")
+        logger.info("pruned %d message(s) and %d observation(s)", messages, observations)
+    return PruneReport(threads, messages, observations)
 
 
-def _prune_batch(runner: StepRunner, before: datetime, store: Any) -> list[str]:
+def _prune_threads(runner: StepRunner, before: datetime, store: Any) -> list[str]:
     """Delete some old threads but for their checkpoints.
 
     The archive goes first: only it can tell, in its transaction, that nobody comes back to one.
     """
-    began, meaning = time.time_ns(), runner.settings.parts.meaning or Meaning()
-    gone = [] if runner.archive is None else runner.archive.prune_threads(before)
+    began, parts, archive = time.time_ns(), runner.settings.parts, runner.archive
+    gone = [] if archive is None else archive.prune_threads(before)
     for thread in gone:
+        owner = thread.resource_id
+        if parts.archive is not None and owner and _has_log(runner, owner):
+            parts.archive.erase_thread(thread.id, owner, runner.clock)
         if store is not None:
-            meaning.delete_thread(thread.id, thread.resource_id, store)
-        store_id = derive_id("om", runner.settings.scope, thread.id, thread.resource_id)
-        record_deletion(thread.id, thread.resource_id, store_id, began)
+            (parts.meaning or Meaning()).delete_thread(thread.id, owner, store)
+        store_id = derive_id("om", runner.settings.scope, thread.id, owner)
+        record_deletion(thread.id, owner, store_id, began)
     ids = [thread.id for thread in gone]
     runner.forget(ids)
     if ids:
         logger.info("pruned %d thread(s): %s", len(ids), ", ".join(ids))
     return ids
+
+
+def _prune_messages(
+    archive: SQLAlchemyArchive,
+    meaning: Meaning,
+    store: Any,
+    thread: ArchivedThread,
+    before: datetime,
+    *,
+    keep_observations: bool,
+) -> Aged:
+    """Delete old messages of a thread.
+
+    The store goes first: the same call can be made again while the archive says what is old. And
+    once more, as others may have put something there until the archive said that it is gone.
+    """
+    who, keeps = Identity(thread.id, thread.resource_id), {"keep_observations": keep_observations}
+    if store is not None:
+        meaning.delete_aged(who, archive.aged(thread.id, before, **keeps), store)
+    aged = archive.prune_messages(thread.id, before, **keeps)
+    if store is not None:
+        meaning.delete_aged(who, aged, store)
+    return aged
 
 
 def _check_store(runner: StepRunner, uses: Sequence[StoreUse], store: Any, would: str) -> None:

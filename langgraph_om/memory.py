@@ -21,6 +21,7 @@ from langgraph_om.core.config.thresholds import Thresholds
 from langgraph_om.core.effects import Requests
 from langgraph_om.core.record.standing import StandingInstruction, read_rules
 from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.deletion import PruneReport
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.extract import read_extracted
 from langgraph_om.features.recall import answer_call, find_tool
@@ -670,35 +671,46 @@ class ObservationalMemory(metaclass=NoMiddleware):
     @waited
     def prune(
         self,
-        older_than: timedelta,
+        older_than: timedelta | None = None,
         *,
+        keep_observations: bool = False,
         store: Any = None,
         checkpointer: Any = None,
         dry_run: bool = False,
-    ) -> Requests[list[str]]:
-        """Delete the threads without a new message for so long, as `delete_thread` does.
+    ) -> Requests[PruneReport]:
+        """Delete what is older than so long, from archive, observations and store.
+
+        Threads to which nothing was written since are deleted, as by `delete_thread`. Other threads
+        lose their old messages: from the archive at once, and their log loses the observations of
+        these with its next turn. Old messages in checkpoints stay there, and are never archived
+        again. Messages of unknown age stay, and so do standing instructions and what a person
+        remembers or pins.
 
         Works in batches, each in one transaction of the archive. A thread that continues in the
         meantime stays. If it was stopped, call it again, and delete the checkpoints of
         the threads that its log names.
 
         Args:
-            older_than (timedelta): How long, such as `timedelta(days=90)`.
+            older_than (timedelta | None): How long, as `timedelta(days=90)`; `None`: the option
+                `retention`.
+            keep_observations (bool): Whether observations stay in threads that go on, when all of
+                their messages are gone.
             store (BaseStore): The graph's store, as for `delete_thread`.
             checkpointer (BaseCheckpointSaver): The graph's checkpointer, to delete the threads'
                 checkpoints too.
             dry_run (bool): Whether to delete nothing, and only tell what would be.
 
         Returns:
-            The ids of these threads.
+            The ids of the threads, and how many messages and observations of others there were.
 
         Raises:
-            ConfigurationError: Without an archive, with `scope="resource"`, or as
-                `delete_thread`.
+            ConfigurationError: Without an archive, without an age, or as `delete_thread`.
             ArchiveError: As `delete_thread`.
             Exception: As `delete_thread`.
         """
-        return deletion.prune(self._runner, older_than, store, checkpointer, dry_run=dry_run)
+        age = self._options.retention if older_than is None else older_than
+        keeps = {"keep_observations": keep_observations, "dry_run": dry_run}
+        return deletion.prune(self._runner, age, store, checkpointer, **keeps)
 
     amove_thread = threaded(move_thread)
     adelete_thread = awaited(delete_thread)

@@ -225,6 +225,12 @@ class MemoryOptions(Group):
     evict: bool = False
     """Removes observed messages from the graph's state once the archive has them, which keeps
     checkpoints small."""
+    retention: Annotated[
+        Annotated[timedelta, Field(gt=timedelta(0))] | None,
+        Hint("a timedelta above 0, such as timedelta(days=90), or None"),
+    ] = None
+    """How long `memory.prune()` keeps messages and their observations; call it daily. Nothing is
+    deleted before."""
     retrieval: Annotated[
         bool | Literal["auto"] | InstanceOf[RetrievalConfig] | Mapping[str, Any],
         Hint("'auto', True, False, a RetrievalConfig or a mapping"),

@@ -382,7 +382,8 @@ class ArchiveSource(Source):
             found = self.archive.find(key, thread_id=where, branch=self._branch_of(where))
         if found is None and key and not thread_id and self.reaches_others:
             found = self.archive.find(key, resource_id=self.who.resource_id)
-        return self._date([found])[0] if found is not None and found.is_current else None
+        is_there = found is not None and found.is_current and not found.is_pruned
+        return self._date([found])[0] if found is not None and is_there else None
 
     def messages(
         self,

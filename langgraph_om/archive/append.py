@@ -26,9 +26,10 @@ from langgraph_om.archive.page import (
     Branch,
     find_branch,
     find_last_position,
+    find_pruned,
     select_places,
 )
-from langgraph_om.archive.tables import message_rows
+from langgraph_om.archive.tables import GONE, message_rows
 from langgraph_om.archive.threads import (
     Row,
     check_deletion,
@@ -58,6 +59,7 @@ class Append(Database):
         branch: str | None = None,
         must_follow: bool = False,
         deletion: int | None = None,
+        prunings: int | None = None,
     ) -> str | None:
         """Add messages to a thread, and the thread if it is new.
 
@@ -67,7 +69,7 @@ class Append(Database):
 
         A known key is not added again. When its content differs, the newest replaces the former on
         this branch, and no other branch changes. Appending a branch that was current before makes
-        it current again.
+        it current again. A message that was pruned stays so, whatever it says now.
 
         Args:
             thread_id: The thread. It belongs to the resource that it was first written with.
@@ -87,6 +89,8 @@ class Append(Database):
             must_follow: Whether `after` has to be there.
             deletion: How often thread and resource were deleted, as far as the writer knows; see
                 `deletions`. `None`: it does not matter.
+            prunings: How often old messages of the thread were pruned, as far as the writer knows;
+                see `prunings`. `None`: it does not matter.
 
         Returns:
             The name of the branch that the messages are on: it ends with the last of them, or,
@@ -95,7 +99,7 @@ class Append(Database):
 
         Raises:
             ArchiveLacksError: When `after` has to be there and is not, or there were more deletions
-                than `deletion`, or fewer, by now. Nothing is written then.
+                or prunings than the writer knows, or fewer, by now. Nothing is written then.
             ConfigurationError: When the thread belongs to another resource, which the error does
                 not name.
         """
@@ -109,7 +113,7 @@ class Append(Database):
             if resource_id is not None:  # a new thread has no row that its deletion could see
                 hold_name(connection, "resource", resource_id)
             thread = lock_thread(connection, thread_id, resource_id, now, parent=parent)
-            check_deletion(connection, thread_id, resource_id, deletion)
+            check_deletion(connection, thread_id, resource_id, deletion, prunings)
             if entries:
                 wanted = [*entries] if after is None else [after, *entries]
                 known = select_places(connection, thread_id, wanted)
@@ -145,7 +149,7 @@ def _says(content: Row | StoredMessage) -> tuple[str, bool]:
 
 
 def _is_new(entry: StoredMessage, known: Sequence[Row]) -> bool:
-    return all(_says(row) != _says(entry) for row in known)
+    return find_pruned(known) is None and all(_says(row) != _says(entry) for row in known)
 
 
 # --- Placing messages ----------------------------------------------------------------------------
@@ -258,14 +262,17 @@ class _Tree:
             The position, the messages, and whether the branch has them all behind `at`: then what
             follows them there still does.
         """
-        steps = [_Step(key, *_says(entry)) for key, entry in self.entries.items()]
+        steps = [
+            _Step(key, *_says(entry), find_pruned(self.known[key]))
+            for key, entry in self.entries.items()
+        ]
         held = [
             next((row for row in self.known[step.key] if branch.find(row) == place), None)
             for place, step in enumerate(steps, start=at + 1)
         ]
         if None not in held:
             pairs = enumerate(zip(held, steps, strict=True))
-            changed = next((n for n, (row, step) in pairs if _says(row) != step[1:3]), None)
+            changed = next((n for n, (row, step) in pairs if _differs(row, step)), None)
             if changed is None:
                 return branch.length, [], True
             behind = self._read(branch, at + 1 + len(steps), EVERYWHERE)
@@ -354,6 +361,10 @@ class _Tree:
         """Return what was said elsewhere, to stand behind other messages now."""
         self.known.update(select_places(self.connection, self.thread_id, [row.key for row in rows]))
         return [_Step(row.key, *_says(row), row.node) for row in rows]
+
+
+def _differs(row: Row, step: _Step) -> bool:
+    return row.digest != GONE and _says(row) != (step.digest, step.is_visible)
 
 
 def _is_at(row: Row | None, position: int) -> bool:

@@ -285,7 +285,7 @@ class Database:
             msg = f"the archive could not {operation}: {reason}"
             raise ArchiveError(msg) from error
 
-    def _wipe_deleted(self) -> None:
+    def wipe_deleted(self) -> None:
         """Take what is left of deleted text out of SQLite's file, and out of its log of changes.
 
         Pages keep copies of rows that were moved within them, which no setting overwrites: only a

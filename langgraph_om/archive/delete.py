@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final, Literal
 
-from sqlalchemy import Connection, and_, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, delete, exists, func, or_, select, update
 
 from langgraph_om.archive.database import Database, database_clock, insert_into
+from langgraph_om.archive.groups import find_gone
+from langgraph_om.archive.records import rewrite_all
 from langgraph_om.archive.tables import (
+    GONE,
     deletion_rows,
     group_rows,
     history_rows,
@@ -23,6 +27,7 @@ from langgraph_om.archive.tables import (
 from langgraph_om.archive.threads import (
     Row,
     count_deletions,
+    count_prunings,
     delete_free,
     fetch_in_chunks,
     give_thread,
@@ -31,9 +36,17 @@ from langgraph_om.archive.threads import (
     select_idle_threads,
     split_into_chunks,
 )
-from langgraph_om.archive.types import ArchivedThread, Deleted, StoreUse, describe_shared_log
+from langgraph_om.archive.types import (
+    PRUNED,
+    Aged,
+    ArchivedThread,
+    Deleted,
+    StoreUse,
+    describe_shared_log,
+)
 from langgraph_om.archive.values import check_name
 from langgraph_om.core.config.options import check_seconds
+from langgraph_om.core.record.record import find_end
 from langgraph_om.errors import ConfigurationError
 
 _STORE: Final = "store"
@@ -85,7 +98,7 @@ class Deletion(Database):
         """
         with self._writing("delete a thread") as connection:
             _delete_thread(connection, thread_id)
-        self._wipe_deleted()
+        self.wipe_deleted()
 
     def prune_threads(self, before: datetime, *, limit: int = 500) -> list[ArchivedThread]:
         """Delete threads to which nothing was written since a time, and return them.
@@ -103,7 +116,7 @@ class Deletion(Database):
             old = sorted(found, key=lambda row: str(row.id))
             gone = [row for row in old if _delete_thread(connection, row.id, before)]
         if gone:
-            self._wipe_deleted()
+            self.wipe_deleted()
         return [read_thread(row) for row in gone]
 
     def delete_resource(self, resource_id: str) -> None:
@@ -129,7 +142,7 @@ class Deletion(Database):
             for thread_id in threads:
                 _note_deletion(connection, "thread", thread_id, resource_id)
             _note_deletion(connection, "resource", resource_id, resource_id, beyond=reached)
-        self._wipe_deleted()
+        self.wipe_deleted()
 
     def deletions(
         self, resource_id: str | None, thread_ids: Sequence[str]
@@ -147,6 +160,59 @@ class Deletion(Database):
         """
         with self._reading("read deletions") as connection:
             return count_deletions(connection, resource_id, thread_ids)
+
+    def prunings(self, thread_id: str) -> int:
+        """Return how often old messages of a thread were pruned."""
+        with self._reading("read what was pruned") as connection:
+            return count_prunings(connection, thread_id)
+
+    def aged_threads(self, before: datetime) -> list[ArchivedThread]:
+        """Return the threads that have messages from before a time, or observations."""
+        old = select(message_rows.c.thread_id).where(*_is_old(before))
+        noted = select(group_rows.c.thread_id).where(group_rows.c.observed < before)
+        query = select(thread_rows).where(thread_rows.c.id.in_(old.union(noted)))
+        with self._reading("look for old messages") as connection:
+            return [
+                read_thread(row) for row in connection.execute(query.order_by(thread_rows.c.id))
+            ]
+
+    def aged(self, thread_id: str, before: datetime, *, keep_observations: bool) -> Aged:
+        """Return what `prune_messages` would delete."""
+        with self._reading("look for old messages") as connection:
+            return _find_aged(connection, thread_id, before, keep_observations=keep_observations)
+
+    def prune_messages(
+        self, thread_id: str, before: datetime, *, keep_observations: bool = False
+    ) -> Aged:
+        """Delete a thread's messages from before a time, with their words, and return their keys.
+
+        What is left of a message is its key and its place, so that no copy of it in a checkpoint is
+        archived again. Call `wipe_deleted` after the last thread.
+
+        Args:
+            before: The time; what was written at a time that nobody knew stays.
+            keep_observations: Whether observations stay whose messages are all gone. Those that a
+                user or a person keeps, such as standing instructions, stay in any case.
+        """
+        with self._writing("prune messages") as connection:
+            of_thread = select(thread_rows).where(thread_rows.c.id == thread_id)
+            locked = connection.execute(of_thread.with_for_update()).one_or_none()
+            if locked is None:
+                return Aged([], [])
+            aged = _find_aged(connection, thread_id, before, keep_observations=keep_observations)
+            is_its = message_rows.c.thread_id == thread_id
+            gone = update(message_rows).where(is_its, *_is_old(before))
+            connection.execute(gone.values(digest=GONE, body=GONE, is_visible=False))
+            _delete_texts_of_gone(connection, thread_id)
+            for ids in split_into_chunks([*aged.groups]):
+                for table, column in ((group_rows, group_rows.c.id), (text_rows, text_rows.c.key)):
+                    is_group = (table.c.thread_id == thread_id, column.in_(ids))
+                    kind = () if table is group_rows else (text_rows.c.kind == "observations",)
+                    connection.execute(delete(table).where(*is_group, *kind))
+            if not keep_observations and (aged.messages or aged.groups):
+                _note_deletion(connection, PRUNED, thread_id, locked.resource_id)
+                _prune_record(connection, locked.resource_id)
+        return aged
 
     def prune_deletions(self, *, older_than: float) -> int:
         """Forget what was deleted more seconds ago than this; return how many ids that were.
@@ -173,6 +239,55 @@ class Deletion(Database):
         query = select(deletion_rows.c.id).where(deletion_rows.c.kind == _STORE)
         with self._reading("read which stores are used") as connection:
             return set(connection.execute(query).scalars())
+
+
+# --- By age --------------------------------------------------------------------------------------
+
+
+def _is_old(before: datetime) -> tuple[ColumnElement[bool], ...]:
+    return (message_rows.c.written < before, message_rows.c.digest != GONE)
+
+
+def _find_aged(
+    connection: Connection, thread_id: str, before: datetime, *, keep_observations: bool
+) -> Aged:
+    is_its = message_rows.c.thread_id == thread_id
+    old = select(message_rows.c.key).distinct().where(is_its, *_is_old(before))
+    keys = [*connection.execute(old).scalars()]
+    if keep_observations:
+        return Aged(keys, [])
+    bodies = select(group_rows.c.body).where(group_rows.c.thread_id == thread_id)
+    groups = [json.loads(body) for body in connection.execute(bodies).scalars()]
+    gone = {*keys, *find_gone(connection, groups, is_its)}
+    return Aged(keys, [group["id"] for group in groups if find_end(group) in gone])
+
+
+def _delete_texts_of_gone(connection: Connection, thread_id: str) -> None:
+    """Delete the words of messages of a thread that are not there any more."""
+    is_there = exists().where(
+        message_rows.c.thread_id == text_rows.c.thread_id,
+        message_rows.c.key == text_rows.c.key,
+        message_rows.c.digest == text_rows.c.digest,
+    )
+    is_message = (text_rows.c.thread_id == thread_id, text_rows.c.kind == "message")
+    connection.execute(delete(text_rows).where(*is_message, ~is_there))
+
+
+def _prune_record(connection: Connection, resource_id: str | None) -> None:
+    """Take out of the log of a resource, and of its history, what is about pruned messages."""
+    threads = select(thread_rows.c.id).where(thread_rows.c.resource_id == resource_id)
+    is_theirs = message_rows.c.thread_id.in_(threads)
+
+    def change(record: dict[str, Any]) -> dict[str, Any]:
+        log = record.get("log", [])
+        gone = find_gone(connection, log, is_theirs)
+        return {**record, "log": [group for group in log if find_end(group) not in gone]}
+
+    if resource_id is not None:
+        rewrite_all(connection, resource_id, change)
+
+
+# --- Threads -------------------------------------------------------------------------------------
 
 
 def _delete_thread(connection: Connection, thread_id: str, before: datetime | None = None) -> bool:
@@ -270,9 +385,13 @@ def _delete_threads(connection: Connection, thread_ids: list[str]) -> None:
 
 
 def _note_deletion(
-    connection: Connection, kind: Deleted, key: str, resource_id: str | None, beyond: int = 0
+    connection: Connection,
+    kind: Deleted | Literal["pruned"],
+    key: str,
+    resource_id: str | None,
+    beyond: int = 0,
 ) -> None:
-    """Note that a thread or a resource is deleted, once more if it was before.
+    """Note that a thread or a resource is deleted, or pruned, once more if it was before.
 
     Args:
         beyond: The revision that its record had reached, which the number exceeds.

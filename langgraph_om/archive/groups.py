@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, func, insert, select, update
 
 from langgraph_om.archive.database import Database
 from langgraph_om.archive.index import build_group_texts, put_texts
-from langgraph_om.archive.tables import group_rows, thread_rows
+from langgraph_om.archive.tables import GONE, group_rows, message_rows, thread_rows
 from langgraph_om.archive.threads import (
     check_deletion,
+    count_prunings,
     fetch_in_chunks,
     hold_name,
     is_left_of_deleted,
@@ -23,6 +24,7 @@ from langgraph_om.archive.threads import (
 from langgraph_om.archive.types import check_scope
 from langgraph_om.archive.values import check_name, check_time, encode_json
 from langgraph_om.core.config.options import check_number
+from langgraph_om.core.record.record import find_end
 
 
 class Groups(Database):
@@ -41,7 +43,7 @@ class Groups(Database):
         """Keep the observation groups that are not there yet, and return their ids.
 
         None of a thread that was deleted and has no message since: they are of messages that are
-        gone.
+        gone. Nor any of which all messages were pruned with what was observed of them.
 
         Args:
             thread_id: The thread whose messages were observed; it is made if it is new.
@@ -75,6 +77,10 @@ class Groups(Database):
             of_thread = select(group_rows.c.id).where(group_rows.c.thread_id == thread_id)
             found = fetch_in_chunks(connection, of_thread, group_rows.c.id, [*rows])
             known = {row.id for row in found}
+            if count_prunings(connection, thread_id):  # what is observed of gone ones goes, too
+                is_its = message_rows.c.thread_id == thread_id
+                gone = find_gone(connection, groups, is_its)
+                known |= {group["id"] for group in groups if find_end(group) in gone}
             new = [row for group_id, row in rows.items() if group_id not in known]
             if new:
                 _insert_groups(connection, thread_id, new)
@@ -123,6 +129,15 @@ def _read_observed_at(group: Mapping[str, Any], now: datetime) -> datetime:
     except (KeyError, TypeError, ValueError):
         return now
     return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+def find_gone(
+    connection: Connection, groups: Sequence[Mapping[str, Any]], of_whom: ColumnElement[bool]
+) -> set[str]:
+    """Return which of the newest messages of groups were pruned."""
+    ends = {end for group in groups if (end := find_end(group)) is not None}
+    query = select(message_rows.c.key).where(of_whom, message_rows.c.digest == GONE)
+    return {row.key for row in fetch_in_chunks(connection, query, message_rows.c.key, [*ends])}
 
 
 def _insert_groups(connection: Connection, thread_id: str, rows: list[dict[str, Any]]) -> None:

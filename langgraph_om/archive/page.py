@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import BaseMessage, RemoveMessage
 from sqlalchemy import Connection, select
 
 from langgraph_om.archive.database import Database
-from langgraph_om.archive.tables import message_rows, thread_rows
+from langgraph_om.archive.tables import GONE, message_rows, thread_rows
 from langgraph_om.archive.threads import Row, fetch_in_chunks
 from langgraph_om.archive.types import ArchivedMessage, check_scope
 from langgraph_om.archive.values import decode_message
@@ -109,6 +109,12 @@ def select_places(
     return places
 
 
+def find_pruned(places: Sequence[Row]) -> str | None:
+    """Return a place of a message that was pruned wherever it stood; `None` for any other."""
+    is_pruned = all(row.digest == GONE for row in places)
+    return places[0].node if places and is_pruned else None
+
+
 def find_last_position(connection: Connection, thread_id: str) -> int:
     """Return the position of the last message of the current branch, -1 where there is none."""
     position = message_rows.c.position
@@ -171,7 +177,7 @@ class Pages(Database):
             stop: The position to end before.
             newest_first: Whether `limit` and `offset` count from the end.
             offset: How many to leave out at that end.
-            visible_only: Whether messages that users may not see are left out.
+            visible_only: Whether messages that users may not see, and pruned ones, are left out.
             branch: The name of the branch; see `append`. `None`, and one that is unknown: the
                 current branch.
         """
@@ -211,11 +217,17 @@ class Pages(Database):
         return None if last < 0 else last
 
     def contains(self, thread_id: str, keys: Sequence[str]) -> set[str]:
-        """Return which of these messages are safely kept, on whatever branch."""
+        """Return which of these messages it has, or had until they were pruned."""
         key = message_rows.c.key
         query = select(key).where(message_rows.c.thread_id == thread_id)
         with self._reading("look for messages") as connection:
             return {row.key for row in fetch_in_chunks(connection, query, key, [*{*keys}])}
+
+    def pruned(self, thread_id: str, keys: Sequence[str]) -> set[str]:
+        """Return which of these messages were pruned."""
+        with self._reading("look for messages") as connection:
+            places = select_places(connection, thread_id, keys)
+        return {key for key, rows in places.items() if find_pruned(rows) is not None}
 
     def branch(
         self, thread_id: str, keys: Sequence[str], *, branch: str | None = None
@@ -228,8 +240,9 @@ class Pages(Database):
         with self._reading("read messages") as connection:
             path = find_branch(connection, thread_id, branch)
             places = select_places(connection, thread_id, keys)
-            chosen = [row for key in keys if (row := path.choose(places.get(key, ()))) is not None]
-            rows = _read_contents(connection, thread_id, chosen)
+            chosen = [path.choose(places.get(key, ())) for key in keys]
+            there = [row for row in chosen if row is not None and row.digest != GONE]
+            rows = _read_contents(connection, thread_id, there)
         return [decode_message(row.key, row.body) for row in rows]
 
     def places(self, thread_id: str, keys: Sequence[str]) -> Mapping[str, int]:
@@ -275,7 +288,7 @@ def _read_message(row: Row, path: Branch = CURRENT) -> ArchivedMessage:
         key=row.key,
         thread_id=row.thread_id,
         position=row.position if at is None else at,
-        message=decode_message(row.key, row.body),
+        message=decode_message(row.key, row.body) if row.body else RemoveMessage(id=row.key),
         is_visible=row.is_visible,
         is_current=at is not None,
         at=row.written,

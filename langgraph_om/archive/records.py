@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, insert, select, update
+from sqlalchemy import Connection, Select, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from langgraph_om.archive.database import Database
@@ -17,6 +17,23 @@ from langgraph_om.core.config.options import check_number
 from langgraph_om.errors import ConfigurationError
 
 _RECORD = ("resource_id", "revision", "generation", "begun", "committed", "body")
+
+
+def rewrite_all(
+    connection: Connection,
+    resource_id: str,
+    change: Callable[[dict[str, Any]], Mapping[str, Any]],
+    **values: Any,
+) -> None:
+    """Change the record of a resource, with further values, and all of its history."""
+    for table in (record_rows, history_rows):
+        is_it = table.c.resource_id == resource_id
+        query = select(table.c.revision, table.c.body).where(is_it).with_for_update()
+        for revision, body in connection.execute(query).all():
+            changed = update(table).where(is_it, table.c.revision == revision)
+            if table is record_rows:
+                changed = changed.values(revision=revision + 1, **values)
+            connection.execute(changed.values(body=encode_json(change(json.loads(body)))))
 
 
 class Records(Database):
@@ -48,15 +65,7 @@ class Records(Database):
         """
         check_time("now", now)
         with self._writing("rewrite records") as connection:
-            for table in (record_rows, history_rows):
-                is_it = table.c.resource_id == resource_id
-                query = select(table.c.revision, table.c.body).where(is_it).with_for_update()
-                for revision, body in connection.execute(query).all():
-                    values: dict[str, Any] = {"body": encode_json(change(json.loads(body)))}
-                    if table is record_rows:
-                        values.update(revision=revision + 1, committed=now)
-                    is_row = (is_it, table.c.revision == revision)
-                    connection.execute(update(table).where(*is_row).values(**values))
+            rewrite_all(connection, resource_id, change, committed=now)
 
     def commit_record(
         self, resource_id: str, record: Mapping[str, Any], *, expected: int, now: datetime

@@ -55,6 +55,9 @@ Index(
 
 Index("om_threads_by_time", thread_rows.c.updated.desc(), thread_rows.c.id)
 
+GONE: Final = ""
+"""The digest, and the body, of a message that was pruned: its key and its place are left."""
+
 message_rows = Table(
     "om_messages",
     metadata,

@@ -32,7 +32,13 @@ from langgraph_om.archive.tables import (
     message_rows,
     thread_rows,
 )
-from langgraph_om.archive.types import ArchivedThread, Deleted, ListedThread, ThreadEnd
+from langgraph_om.archive.types import (
+    PRUNED,
+    ArchivedThread,
+    Deleted,
+    ListedThread,
+    ThreadEnd,
+)
 from langgraph_om.archive.values import check_time, escape_text
 from langgraph_om.core.config.options import check_number
 from langgraph_om.core.content.message_keys import add_parents
@@ -111,17 +117,30 @@ def count_deletions(
     return {(row.kind, row.id): row.number for row in rows}
 
 
+def count_prunings(connection: Connection, thread_id: str) -> int:
+    """Return how often old messages of a thread were pruned."""
+    is_it = (deletion_rows.c.kind == PRUNED, deletion_rows.c.id == thread_id)
+    return connection.execute(select(deletion_rows.c.number).where(*is_it)).scalar() or 0
+
+
 def check_deletion(
-    connection: Connection, thread_id: str, resource_id: str | None, known: int | None
+    connection: Connection,
+    thread_id: str,
+    resource_id: str | None,
+    known: int | None,
+    prunings: int | None = None,
 ) -> None:
-    """Refuse what is written to a locked thread by who does not know of its last deletion.
+    """Refuse what is written to a locked thread by who does not know what was deleted last.
 
     Raises:
-        ArchiveLacksError: When thread and resource were deleted more often than `known`, or less.
+        ArchiveLacksError: When thread and resource were deleted more often than `known`, or less;
+            or old messages of it were pruned more often than `prunings`, or less.
     """
     if known is None:
         return
-    if sum(count_deletions(connection, resource_id, [thread_id]).values()) != known:
+    if sum(count_deletions(connection, resource_id, [thread_id]).values()) != known or (
+        prunings not in {None, count_prunings(connection, thread_id)}
+    ):
         raise ArchiveLacksError(thread_id)
 
 

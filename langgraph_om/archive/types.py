@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import BaseMessage, RemoveMessage
 
 from langgraph_om.core.search import FoundText
 from langgraph_om.errors import ConfigurationError
@@ -17,6 +17,9 @@ Claim: TypeAlias = Literal["mine", "taken", "done"]
 
 Deleted: TypeAlias = Literal["thread", "resource"]
 """What can be deleted."""
+
+PRUNED: Final = "pruned"
+"""The kind of the note that old messages of a thread are gone; it counts how often some went."""
 
 
 CLAIM_SECONDS: Final = 300.0
@@ -64,11 +67,27 @@ class ArchivedMessage:
     position: int
     """0-based, from the start of its branch."""
     message: BaseMessage
+    """A `RemoveMessage` where it was pruned."""
     is_visible: bool
     is_current: bool
     """Whether it is on the branch that was asked about, or else on the thread's current one."""
     at: datetime | None = None
     """When it was written or first seen, as `append` was told; `None` where nobody knew."""
+
+    @property
+    def is_pruned(self) -> bool:
+        """Whether only its key and its place are left."""
+        return isinstance(self.message, RemoveMessage)
+
+
+@dataclass(frozen=True, slots=True)
+class Aged:
+    """What of a thread is older than is kept."""
+
+    messages: Sequence[str]
+    """Keys."""
+    groups: Sequence[str]
+    """Ids of the observations of them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -576,6 +576,9 @@ class MemoryRecord(TypedDict, total=False):
     deletion: NotRequired[int | None]
     """How often thread and resource had been deleted when the record last looked; 0 if missing,
     `None` where it has another owner since."""
+    prunings: NotRequired[int]
+    """How often old messages of the thread had been pruned when the record last looked; 0 if
+    missing."""
     floor: NotRequired[Floor]
     """Missing but after a deletion that the record survived."""
     evicted: NotRequired[str | None]
@@ -912,7 +915,7 @@ class Archived(TypedDict):
 
 
 class DeletionFound(TypedDict):
-    """Thread or resource were deleted from the archive, or it counts their deletions anew."""
+    """Thread, resource or old messages were deleted from the archive, or it counts them anew."""
 
     type: Literal["deletion"]
     number: int
@@ -921,6 +924,10 @@ class DeletionFound(TypedDict):
     """`None` where the record had nothing there that was deleted."""
     of_resource: bool
     """Whether all of the resource was deleted, at some time."""
+    prunings: int
+    """How often old messages of the thread were pruned so far."""
+    gone: list[str]
+    """The observations of which no message is left."""
 
 
 class Evicted(TypedDict):

@@ -120,8 +120,13 @@ def find_resent(archive: StepArchive, arrived: Keyed) -> EffectFlow[list[str]]:
     removed = yield from _read_back(archive, last, len(known) + 1)
     if removed and not known <= {each.key for each in removed}:
         removed = yield from _read_back(archive, last, removed[-1].position + 1)
-    there = {each.key: content_digest(each.message) for each in removed}
-    return [key for key, message in arrived if there.get(key) == content_digest(message)]
+    there = {each.key: each for each in removed}
+    return [key for key, message in arrived if key in there and is_same(there[key], message)]
+
+
+def is_same(kept: ArchivedMessage, message: BaseMessage) -> bool:
+    """Return whether a message says what it said when it was archived, as far as that is there."""
+    return kept.is_pruned or content_digest(kept.message) == content_digest(message)
 
 
 def _read_back(
@@ -189,7 +194,8 @@ def find_removable(
         return []
     known = {message.id: message for message in messages}
     stored = yield from _read_back(archive, ids[-1], len(ids))
-    said = [(each.key, content_digest(each.message)) for each in stored]
-    if said != [(key, content_digest(known[key])) for key in ids]:
+    if [each.key for each in stored] != ids or not all(
+        is_same(each, known[each.key]) for each in stored
+    ):
         yield from archive.append_all(messages)
     return ids

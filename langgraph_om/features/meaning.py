@@ -13,7 +13,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from itertools import islice
@@ -24,6 +24,7 @@ from langgraph.store.base import BaseStore, GetOp, Item, PutOp, SearchItem
 
 from langgraph_om.archive import ArchivedHit, StoreUse
 from langgraph_om.archive.forks import begin_anew_after_fork
+from langgraph_om.archive.types import Aged
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.message_keys import (
     Keyed,
@@ -33,7 +34,7 @@ from langgraph_om.core.content.message_keys import (
 )
 from langgraph_om.core.content.parts import is_visible
 from langgraph_om.core.content.text import sanitize
-from langgraph_om.core.record.record import drop_deleted
+from langgraph_om.core.record.record import drop_deleted, find_end
 from langgraph_om.core.search import FoundText, Kind
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import MemoryRecord
@@ -70,6 +71,8 @@ class Text(NamedTuple):
     updated: str
     """When it was said, or observed; empty where that is not known."""
     cursor: str
+    end: str | None
+    """The newest message of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +155,7 @@ def list_messages(step: Step) -> Keyed:
 def build_pieces(task: IndexTask) -> Iterator[Piece]:
     """Yield the pieces of the texts, small enough for an embedding model."""
     place, thread_id = build_namespace(task.who), sanitize(task.who.thread_id)
-    for kind, name, whole, updated, cursor in task.texts:
+    for kind, name, whole, updated, cursor, _ in task.texts:
         text = sanitize(whole[: MAX_PIECES * PIECE_CHARACTERS]).strip()
         if kind == "messages" and len(text) < MIN_CHARACTERS:
             continue
@@ -293,13 +296,13 @@ class Meaning:
                 is_own = find_thread(group, record) == who.thread_id
                 if is_own and (place, group["id"]) not in known:
                     first = group["ranges"][0][0] if group["ranges"] else ""
-                    facts = (group["text"], group["observed_at"], first)
+                    facts = (group["text"], group["observed_at"], first, find_end(group))
                     new.append(Text("groups", group["id"], *facts))
             for key, message in messages:
                 if (place, key) not in known or key in edited:
                     at = time_of(key, message) if time_of else None
                     said = (read_said(message), at.isoformat() if at else "")
-                    new.append(Text("messages", key, *said, key))
+                    new.append(Text("messages", key, *said, key, key))
             known |= dict.fromkeys((place, text.key) for text in new)
             while len(known) > MAX_KNOWN_TEXTS:
                 del known[next(iter(known))]
@@ -344,6 +347,7 @@ class Meaning:
 
     def _write(self, task: IndexTask) -> None:
         """Put those texts of a task into the store that it does not have yet, or has otherwise."""
+        task = self._without_pruned(task)
         left = build_pieces(task)
         while self._is_current(task) and (pieces := [*islice(left, MAX_READ_AT_ONCE)]):
             gets = [GetOp(piece.put.namespace, piece.put.key) for piece in pieces]
@@ -352,10 +356,20 @@ class Meaning:
             changes = [*_list_changes(pieces, there)]
             self._put(task.store, changes)
             if changes and not self._is_current(task):
-                # Whoever deleted or moved the thread may have looked before this was written.
+                # Whoever deleted, pruned or moved it may have looked before this was written.
                 gone = [PutOp(put.namespace, put.key, None) for put in changes]
                 self._put(task.store, gone)
                 return
+
+    def _without_pruned(self, task: IndexTask) -> IndexTask:
+        """Leave out what the archive has no words of any more."""
+        archive, thread_id = self._archive, task.who.thread_id
+        if archive is None or not thread_id:
+            return task
+        pruned = archive.pruned(thread_id, [text.end for text in task.texts if text.end])
+        gone = {"messages", "groups"} if archive.prunings(thread_id) else {"messages"}
+        left = [text for text in task.texts if text.end not in pruned or text.kind not in gone]
+        return replace(task, texts=left)
 
     def _put(self, store: BaseStore, items: Sequence[PutOp]) -> None:
         for batch in _split_without_repeats(items):
@@ -375,7 +389,8 @@ class Meaning:
             not who.resource_id or known.resource_id in {None, who.resource_id}
         )
         number = sum(archive.deletions(who.resource_id, [who.thread_id]).values())
-        if is_theirs and number == task.deletion:
+        is_there = is_theirs and number == task.deletion
+        if is_there and len(self._without_pruned(task).texts) == len(task.texts):
             return True
         self._forget(task)
         return False
@@ -439,6 +454,24 @@ class Meaning:
     def delete_thread(self, thread_id: str, resource_id: str | None, store: BaseStore) -> None:
         """Delete the items of a thread, and of what runs within it."""
         self._delete(list_prefixes(thread_id, resource_id), store)
+
+    def delete_aged(self, who: Identity, aged: Aged, store: BaseStore) -> None:
+        """Delete the items of old messages of a thread, and of what was observed of them."""
+        owners = dict.fromkeys((who.resource_id, None))  # it may have begun as nobody's
+        places = [build_namespace(Identity(who.thread_id, each)) for each in owners]
+        texts = [("messages", key) for key in aged.messages] + [("groups", k) for k in aged.groups]
+        left = iter([((*place, kind), key) for place in places for kind, key in texts])
+        self.flush()
+        while some := [*islice(left, MAX_READ_AT_ONCE)]:
+            gets = [GetOp(place, derive_id("text", key, 0)) for place, key in some]
+            with self._store_lock:
+                there = cast("list[Item | None]", store.batch(gets))
+            gone = [
+                PutOp(place, derive_id("text", key, number), None)
+                for (place, key), item in zip(some, there, strict=True)
+                for number in range(0 if item is None else item.value["pieces"])
+            ]
+            self._put(store, gone)
 
     def delete_resource(
         self, resource_id: str, thread_ids: Iterable[str], store: BaseStore

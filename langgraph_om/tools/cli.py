@@ -9,6 +9,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptio
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
 from textwrap import fill, shorten
@@ -258,6 +259,30 @@ async def change(job: Job) -> Answer:
     return Answer({"id": act, "action": args.command}, text)
 
 
+async def prune(job: Job) -> Answer:
+    """Delete what is older than a number of days."""
+    args, source = job.args, job.source
+    if not isinstance(source, ArchiveSource):
+        msg = "`prune` asks an archive how old messages are; name it, --archive URL"
+        raise SourceError(msg)
+    graph = None if args.graph is None else _import("graph", args.graph)
+    pruned = await _make_memory(archive=source.archive).aprune(
+        timedelta(days=args.days),
+        keep_observations=args.keep_observations,
+        store=getattr(graph, "store", None),
+        checkpointer=getattr(graph, "checkpointer", None),
+        dry_run=args.dry_run,
+    )
+    text = "\n".join(
+        (
+            "to be deleted:" if args.dry_run else "deleted:",
+            f"  {len(pruned.threads)} thread(s) {' '.join(pruned.threads)}".rstrip(),
+            f"  {pruned.messages} message(s) and {pruned.observations} observation(s) of others",
+        )
+    )
+    return Answer(asdict(pruned), text)
+
+
 # --- Serve ---------------------------------------------------------------------------------------
 
 
@@ -320,6 +345,12 @@ def build_parser() -> ArgumentParser:
     add_limit(parser, 20, "hits")
     add("doctor", doctor, "show what costs what in the prompt, and what to do about it")
     _add_changes(add)
+    parser = add("prune", prune, "delete from an archive what is older than a number of days")
+    parser.add_argument("days", type=_read_count, help="how many days of messages stay")
+    parser.add_argument(
+        "--keep-observations", action="store_true", help="keep what was observed of old messages"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="delete nothing, only count it")
     parser = add("mcp", None, "serve an archive to agents and IDEs that speak MCP")
     parser.add_argument("--write", action="store_true", help="let them remember and forget, too")
     return top

@@ -124,7 +124,8 @@ class Conversation:
             rows = self._archive.messages(
                 self._thread, start=start, stop=last, limit=last - start, visible_only=False
             )
-            found += [Place(row.position, row.key, row.message) for row in rows]
+            there = [row for row in rows if not row.is_pruned]
+            found += [Place(row.position, row.key, row.message) for row in there]
         for at in range(max(start, self._kept), min(stop, self.total)):
             found.append(Place(at, *self._own[at - self._kept]))
         return found

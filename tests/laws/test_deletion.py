@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import random
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
@@ -17,8 +19,10 @@ from langgraph_om import (
     create_memory_agent,
 )
 from langgraph_om.archive import SQLAlchemyArchive
+from langgraph_om.core.record.record import find_end
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 from langgraph_om.tools.sources import ArchiveSource
+from support.clock import Clock
 
 CONFIG: Any = {"configurable": {"thread_id": "t", "resource_id": "ana"}}
 
@@ -112,6 +116,56 @@ def test_nothing_of_before_a_deletion_comes_back(seed: int, tmp_path: Any) -> No
 def test_nothing_of_before_a_deletion_comes_back_in_many_tries(tmp_path: Any) -> None:
     for seed in range(6, TRIES):
         assert overtake(f"sqlite:///{tmp_path}/{seed}.db", random.Random(seed)) == [], seed  # noqa: S311
+
+
+def prune_meanwhile(url: str, rng: random.Random) -> list[str]:
+    """Return which words of old messages are there after they were pruned, and what of the log."""
+    clock, saver = Clock(), InMemorySaver()
+    store = InMemoryStore(index={"dims": 2, "embed": embed})
+    options: Any = {"store": store, "evict": rng.random() < 0.5, "ahead": rng.random() < 0.5}
+    options["clock"] = clock
+    memory, agent = build(SQLAlchemyArchive(url), saver, **options)
+    other = Overtaken(SQLAlchemyArchive(url))
+    same, other_agent = build(other, saver, **options)
+    with memory, same:
+        said = [
+            HumanMessage(f"The code of the door {n} is code{n}x, keep it for all of the winter.")
+            for n in range(4)
+        ]
+        for n, message in enumerate(said):
+            message.id = f"m{n}"
+            agent.invoke({"messages": [message]}, CONFIG)
+            clock.advance(days=10)
+        memory.flush()
+        early = rng.choice([*agent.get_state_history(CONFIG)]).config
+        other.meanwhile = lambda: memory.prune(timedelta(days=25), store=store)
+        other.left = rng.randint(1, 30 if options["ahead"] else 12)
+        for n in range(3):
+            other_agent.invoke(
+                {"messages": [("user", f"The weather of day {n} was fine.")]}, CONFIG
+            )
+        assert other.left <= 0
+        another, next_agent = build(SQLAlchemyArchive(url), saver, **options)  # which knows nothing
+        with another:
+            next_agent.invoke({"messages": [*said, ("user", "And now?")]}, CONFIG)
+            log = next_agent.get_state(CONFIG).values["om"]["log"]
+            next_agent.invoke({"messages": [("user", "Another way.")]}, early)
+            another.flush(), same.flush(), memory.flush()
+        with memory.archive.engine.connect() as connection:
+            words = connection.exec_driver_sql("SELECT words FROM om_texts WHERE kind = 'message'")
+            kept = f"{words.all()} {memory.archive.messages('t', limit=99, visible_only=False)}"
+        texts = store.search(("langgraph_om",), limit=999)
+        kept += str([item for item in texts if item.namespace[-1] == "messages"])
+        groups = [*memory.archive.groups(thread_id="t"), *log]
+    for archive in (memory.archive, other.archive, another.archive):
+        archive.close()
+    old = [group["text"] for group in groups if find_end(group) in {"m0", "m1"}]
+    return [*old, *(f"code{n}x" for n in range(2) if f"code{n}x" in kept)]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_nothing_that_was_pruned_comes_back(seed: int, tmp_path: Any) -> None:
+    assert prune_meanwhile(f"sqlite:///{tmp_path}/archive.db", random.Random(seed)) == []  # noqa: S311
 
 
 def test_what_a_person_takes_back_is_not_served_and_the_graph_stays_at_rest(tmp_path: Any) -> None:

@@ -37,6 +37,7 @@ _MORE = {
     "max_input_tokens": "windows.md#the-models-own-limit",
     "archive": "archive.md",
     "evict": "archive.md",
+    "retention": "security.md#retention",
     "scope": "archive.md#one-memory-for-all-threads-of-a-user",
     "token_counter": "models.md#token-counts",
 }

@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate, chain
+from itertools import accumulate, chain, islice
 from operator import attrgetter
 from typing import Final, Literal, NamedTuple
 
@@ -152,7 +152,7 @@ class _SharedWords:
 
     weights: Mapping[str, float]
     holders: Mapping[str, Sequence[int]]
-    """The numbers of the newest items that hold a word and are not kept, the newest first."""
+    """The numbers of items that hold a word and are not kept, the `_MOST` newest first."""
     lengths: Mapping[int, float]
     """The lengths of items, by their numbers."""
 
@@ -173,7 +173,10 @@ class _SharedWords:
             word: weigh_rarity(len(found), len(lengths)) * weigh_rarity(in_talk[word], len(said))
             for word, found in holders.items()
         }
-        shown = {word: [at for at in found if at not in kept] for word, found in holders.items()}
+        shown = {
+            word: [*islice((at for at in found if at not in kept), _MOST)]
+            for word, found in holders.items()
+        }
         return cls(weights, shown, lengths)
 
     def rank(self, words: frozenset[str]) -> list[tuple[float, int]]:
@@ -185,7 +188,7 @@ class _SharedWords:
         shared = sorted(words & self.weights.keys(), key=lambda word: (-self.weights[word], word))
         found: dict[int, list[float]] = defaultdict(list)
         for word in shared:
-            for at in self.holders[word][:_MOST]:
+            for at in self.holders[word]:
                 if at in found or len(found) < _LOOKED:
                     found[at].append(self.weights[word])
         length = -math.sqrt(len(words))

@@ -38,6 +38,9 @@ def note_evicted(record: MemoryRecord, event: Evicted) -> None:
 
 def note_number(record: MemoryRecord, event: DeletionFound) -> bool:
     """Note how often the thread was deleted; return whether what it had is to be forgotten."""
+    if event["prunings"] != record.get("prunings", 0):
+        record["prunings"] = event["prunings"]
+        record["log"] = [group for group in record["log"] if group["id"] not in event["gone"]]
     is_news = event["number"] != record.get("deletion", 0)
     record["deletion"] = event["number"]
     if event["floor"] is None:
@@ -49,8 +52,9 @@ def note_number(record: MemoryRecord, event: DeletionFound) -> bool:
 
 
 _IDENTITY: Final = ("thread_id", "resource_id", "scope", "id", "version", "generation", "usage")
-_PLACE: Final = ("turn", "head", "stamps", "token_cache", "windows", "deletion", "floor")
-_KEPT: Final = frozenset({*_IDENTITY, *_PLACE})
+_PLACE: Final = ("turn", "head", "stamps", "token_cache", "windows")
+_DELETED: Final = ("deletion", "prunings", "floor")
+_KEPT: Final = frozenset({*_IDENTITY, *_PLACE, *_DELETED})
 """What a record keeps when its thread is deleted: whose it is, and where the conversation is."""
 
 
@@ -68,7 +72,7 @@ def begin_anew(record: MemoryRecord, event: Opened) -> None:
     """Forget what the archive has of another thread, and what was deleted of another resource."""
     gone: tuple[str, ...] = ()
     if record["thread_id"] != event["thread_id"]:  # nothing is archived under its new id yet
-        gone = ("archived", "branch", "deletion", "floor")
+        gone = ("archived", "branch", *_DELETED)
     elif record["resource_id"] != event["resource_id"]:
         if record.get("archived") is None:
             gone = ("deletion", "floor")

@@ -178,6 +178,12 @@ def select_own_groups(record: MemoryRecord) -> list[Group]:
     return [group for group in record["log"] if group["thread_id"] == record["thread_id"]]
 
 
+def find_end(group: Mapping[str, Any]) -> str | None:
+    """Return the newest message of a group, with which it goes; `None` where somebody keeps it."""
+    ranges = group.get("ranges")
+    return ranges[-1][1] if ranges and not group.get("keep") else None
+
+
 def find_deleted(record: MemoryRecord) -> str | None:
     """Return the newest message that the thread had when it was deleted; `None` for none."""
     floor = record.get("floor")

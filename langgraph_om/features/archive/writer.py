@@ -37,6 +37,7 @@ from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import (
     CURSOR_TAIL,
     drop_deleted,
+    find_end,
     find_label,
     select_own_groups,
 )
@@ -245,6 +246,7 @@ class StepArchive:
             branch=self.branch,
             must_follow=must_follow,
             deletion=record.get("deletion", 0),
+            prunings=record.get("prunings", 0),
         )
 
     def add_groups(self) -> EffectFlow[None]:
@@ -421,16 +423,15 @@ def look_for_deletion(
     Raises:
         ArchiveError: When the storage fails.
     """
-    archive = yield from find_archive()
-    found = yield from call_storage(archive.deletions, record["resource_id"], [record["thread_id"]])
-    number = sum(found.values())
+    archive, thread_id = (yield from find_archive()), record["thread_id"]
+    found = yield from call_storage(archive.deletions, record["resource_id"], [thread_id])
+    prunings = yield from call_storage(archive.prunings, thread_id)
+    number, is_pruned = sum(found.values()), prunings != record.get("prunings", 0)
     seen, last = record.get("deletion", 0), record.get("archived")
-    if number == seen:
+    if number == seen and not is_pruned:
         return []
     if seen is None:  # of a new owner; where the archive has what it had, nothing was deleted
-        kept = last is not None and (
-            yield from call_storage(archive.contains, record["thread_id"], [last])
-        )
+        kept = last is not None and (yield from call_storage(archive.contains, thread_id, [last]))
         seen = number if kept else 0
     floor: Floor | None = None
     if number > seen and (last is not None or record.get("revision", 0) > 0):
@@ -441,8 +442,18 @@ def look_for_deletion(
         "number": number,
         "floor": floor,
         "of_resource": is_all,
+        "prunings": prunings,
+        "gone": (yield from _find_pruned_groups(record)) if is_pruned else [],
     }
     return [deletion]
+
+
+def _find_pruned_groups(record: MemoryRecord) -> EffectFlow[list[str]]:
+    """Return the observations of the thread whose messages are all pruned, unless they are kept."""
+    archive, own = (yield from find_archive()), select_own_groups(record)
+    ends = {group["id"]: end for group in own if (end := find_end(group)) is not None}
+    pruned = yield from call_storage(archive.pruned, record["thread_id"], [*ends.values()])
+    return [group_id for group_id, end in ends.items() if end in pruned]
 
 
 def is_survivor(events: Sequence[Event]) -> bool:
