@@ -29,7 +29,7 @@ from langgraph_om.core.record.window import find_newest_human, select_observed
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import Event, Evicted, MemoryRecord
 from langgraph_om.errors import ArchiveError
-from langgraph_om.features.archive.writer import (
+from langgraph_om.features.archive import (
     StepArchive,
     find_archive,
     is_survivor,

@@ -67,7 +67,7 @@ from langgraph_om.core.wire import (
     TitleWords,
 )
 from langgraph_om.errors import ConfigurationError, ObserverError
-from langgraph_om.features.archive.writer import find_archive
+from langgraph_om.features.archive import find_archive
 from langgraph_om.runtime.acting import Update, check_text, make_act_id
 from langgraph_om.runtime.executors import BackgroundBuffering
 from langgraph_om.runtime.flows import drive

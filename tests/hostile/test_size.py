@@ -10,7 +10,7 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langgraph_om import InlineBuffering, ObservationalMemory
-from langgraph_om.features.recall.answer import Asker, recall
+from langgraph_om.features.recall_answer import Asker, recall
 from langgraph_om.testing import ExtractiveReflector, ScriptedChatModel
 from support.counters import COUNTER
 from support.growth import check_growth

@@ -16,7 +16,7 @@ from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.parts import is_visible
 from langgraph_om.core.search import FoundText
 from langgraph_om.core.tokens.counter import TokenCounter
-from langgraph_om.features.recall.answer import Asker, recall
+from langgraph_om.features.recall_answer import Asker, recall
 from langgraph_om.reading import SearchRequest, Source, StateSource
 from support.counters import COUNTER
 

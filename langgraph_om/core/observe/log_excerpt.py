@@ -151,7 +151,7 @@ class _SharedWords:
     """Words that items share with a conversation; they count by how rare they are in both."""
 
     weights: Mapping[str, float]
-    holders: Mapping[str, Sequence[int]]
+    holders: Mapping[str, Mapping[int, None]]
     """The numbers of items that hold a word and are not kept, the `_MOST` newest first."""
     lengths: Mapping[int, float]
     """The lengths of items, by their numbers."""
@@ -174,7 +174,7 @@ class _SharedWords:
             for word, found in holders.items()
         }
         shown = {
-            word: [*islice((at for at in found if at not in kept), _MOST)]
+            word: dict.fromkeys(islice((at for at in found if at not in kept), _MOST))
             for word, found in holders.items()
         }
         return cls(weights, shown, lengths)
@@ -188,7 +188,8 @@ class _SharedWords:
         shared = sorted(words & self.weights.keys(), key=lambda word: (-self.weights[word], word))
         found: dict[int, list[float]] = defaultdict(list)
         for word in shared:
-            for at in self.holders[word]:
+            held = self.holders[word]
+            for at in held if len(found) < _LOOKED else held.keys() & found.keys():
                 if at in found or len(found) < _LOOKED:
                     found[at].append(self.weights[word])
         length = -math.sqrt(len(words))

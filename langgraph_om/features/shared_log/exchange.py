@@ -52,7 +52,7 @@ from langgraph_om.core.wire import (
     SharedThread,
 )
 from langgraph_om.errors import ArchiveError, ConfigurationError
-from langgraph_om.features.archive.writer import (
+from langgraph_om.features.archive import (
     find_archive,
     is_survivor,
     look_for_deletion,

@@ -29,7 +29,7 @@ from langgraph_om.core.record.sharing import apply_changes
 from langgraph_om.core.record.window import Entry, find_safe_cuts
 from langgraph_om.core.wire import OTHERS, Excerpt, LogChange, MemoryRecord, Operation, SharedLog
 from langgraph_om.errors import ArchiveError
-from langgraph_om.features.archive.writer import find_archive, warn_of_outage
+from langgraph_om.features.archive import find_archive, warn_of_outage
 from langgraph_om.features.shared_log.cache import LogCache
 
 _MAX_TEXT_CHARACTERS: Final = 500

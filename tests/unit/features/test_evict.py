@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.wire import MemoryRecord
-from langgraph_om.features.archive.writer import find_unarchived
+from langgraph_om.features.archive import find_unarchived
 from langgraph_om.features.evict import find_arrived
 from support.flows import settings
 

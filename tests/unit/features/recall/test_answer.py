@@ -19,7 +19,7 @@ from langgraph_om.core.content.parts import is_visible
 from langgraph_om.core.record.record import write_range
 from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Group
-from langgraph_om.features.recall.answer import InSight
+from langgraph_om.features.recall_answer import InSight
 from langgraph_om.reading import Source, StateSource
 from support import groups
 from support.counters import COUNTERS

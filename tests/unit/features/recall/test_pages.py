@@ -13,8 +13,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from langgraph_om.core.content.parts import is_visible
 from langgraph_om.core.tokens.counter import TokenCounter
-from langgraph_om.features.recall import answer as answering
-from langgraph_om.features.recall.answer import Asker, recall
+from langgraph_om.features import recall_answer as answering
+from langgraph_om.features.recall_answer import Asker, recall
 from support.counters import COUNTER, COUNTERS
 from support.examples import examples
 from support.recall_talk import (

@@ -29,8 +29,16 @@ from langgraph_om.core.search import RECALL
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.errors import ArchiveError, ConfigurationError
-from langgraph_om.features.recall.answer import Asker, InSight, read_answers, recall, write_guidance
-from langgraph_om.features.recall.arguments import ThreadArguments, UserArguments, describe_error
+from langgraph_om.features.recall_answer import (
+    Asker,
+    InSight,
+    ThreadArguments,
+    UserArguments,
+    describe_error,
+    read_answers,
+    recall,
+    write_guidance,
+)
 from langgraph_om.reading import Source, read_archive, read_state
 from langgraph_om.runtime.flows import drive
 from langgraph_om.runtime.runner import StepRunner
