@@ -89,8 +89,7 @@ class Append(Database):
             must_follow: Whether `after` has to be there.
             deletion: How often thread and resource were deleted, as far as the writer knows; see
                 `deletions`. `None`: it does not matter.
-            prunings: How often old messages of the thread were pruned, as far as the writer knows;
-                see `prunings`. `None`: it does not matter.
+            prunings: How often old messages of the thread were pruned, as `deletion`.
 
         Returns:
             The name of the branch that the messages are on: it ends with the last of them, or,

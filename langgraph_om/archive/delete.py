@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, exists, func, or_, select, update
 
@@ -27,7 +27,6 @@ from langgraph_om.archive.tables import (
 from langgraph_om.archive.threads import (
     Row,
     count_deletions,
-    count_prunings,
     delete_free,
     fetch_in_chunks,
     give_thread,
@@ -149,6 +148,8 @@ class Deletion(Database):
     ) -> Mapping[tuple[Deleted, str], int]:
         """Return numbers that grow with each deletion of a resource and threads; 1 at first.
 
+        And `("pruned", thread)`, which grows with each time that old messages of it were pruned.
+
         Those that were never deleted are left out.
 
         The thread of a deleted resource counts as deleted too. What is deleted may begin again;
@@ -160,11 +161,6 @@ class Deletion(Database):
         """
         with self._reading("read deletions") as connection:
             return count_deletions(connection, resource_id, thread_ids)
-
-    def prunings(self, thread_id: str) -> int:
-        """Return how often old messages of a thread were pruned."""
-        with self._reading("read what was pruned") as connection:
-            return count_prunings(connection, thread_id)
 
     def aged_threads(self, before: datetime) -> list[ArchivedThread]:
         """Return the threads that have messages from before a time, or observations."""
@@ -386,7 +382,7 @@ def _delete_threads(connection: Connection, thread_ids: list[str]) -> None:
 
 def _note_deletion(
     connection: Connection,
-    kind: Deleted | Literal["pruned"],
+    kind: Deleted,
     key: str,
     resource_id: str | None,
     beyond: int = 0,

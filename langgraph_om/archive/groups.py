@@ -14,14 +14,14 @@ from langgraph_om.archive.index import build_group_texts, put_texts
 from langgraph_om.archive.tables import GONE, group_rows, message_rows, thread_rows
 from langgraph_om.archive.threads import (
     check_deletion,
-    count_prunings,
+    count_deletions,
     fetch_in_chunks,
     hold_name,
     is_left_of_deleted,
     lock_thread,
     split_into_chunks,
 )
-from langgraph_om.archive.types import check_scope
+from langgraph_om.archive.types import PRUNED, check_scope
 from langgraph_om.archive.values import check_name, check_time, encode_json
 from langgraph_om.core.config.options import check_number
 from langgraph_om.core.record.record import find_end
@@ -77,7 +77,8 @@ class Groups(Database):
             of_thread = select(group_rows.c.id).where(group_rows.c.thread_id == thread_id)
             found = fetch_in_chunks(connection, of_thread, group_rows.c.id, [*rows])
             known = {row.id for row in found}
-            if count_prunings(connection, thread_id):  # what is observed of gone ones goes, too
+            prunings = count_deletions(connection, None, [thread_id]).get((PRUNED, thread_id))
+            if prunings:  # what is observed of gone messages goes, too
                 is_its = message_rows.c.thread_id == thread_id
                 gone = find_gone(connection, groups, is_its)
                 known |= {group["id"] for group in groups if find_end(group) in gone}

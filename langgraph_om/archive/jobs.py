@@ -21,7 +21,7 @@ from langgraph_om.archive.threads import (
     hold_name,
     is_left_of_deleted,
 )
-from langgraph_om.archive.types import Claim, JobView
+from langgraph_om.archive.types import Claim, JobView, sum_deletions
 from langgraph_om.archive.values import check_name, encode_json
 from langgraph_om.core.config.options import check_seconds
 from langgraph_om.core.content.message_keys import add_parents
@@ -82,7 +82,7 @@ class Jobs(Database):
                 hold_name(connection, "resource", resource_id)
             if is_left_of_deleted(connection, [thread_id, *about], resource_id):
                 return "taken"
-            number = sum(count_deletions(connection, resource_id, [thread_id]).values())
+            number = sum_deletions(count_deletions(connection, resource_id, [thread_id]))
             if deletion not in (None, number):
                 return "taken"
             new = insert_into(connection, job_rows).values(

@@ -38,6 +38,7 @@ from langgraph_om.archive.types import (
     Deleted,
     ListedThread,
     ThreadEnd,
+    sum_deletions,
 )
 from langgraph_om.archive.values import check_time, escape_text
 from langgraph_om.core.config.options import check_number
@@ -108,19 +109,14 @@ def lock_thread(
 def count_deletions(
     connection: Connection, resource_id: str | None, thread_ids: Sequence[str]
 ) -> dict[tuple[Deleted, str], int]:
-    """Return how often a resource and threads were deleted, as far as they were."""
+    """Return how often a resource and threads were deleted, or pruned, as far as they were."""
     kind, key = deletion_rows.c.kind, deletion_rows.c.id
     query = select(kind, key, deletion_rows.c.number)
-    rows = [*fetch_in_chunks(connection, query.where(kind == "thread"), key, [*thread_ids])]
+    of_threads = query.where(kind.in_(["thread", PRUNED]))
+    rows = [*fetch_in_chunks(connection, of_threads, key, [*thread_ids])]
     if resource_id is not None:
         rows += connection.execute(query.where(kind == "resource", key == resource_id))
     return {(row.kind, row.id): row.number for row in rows}
-
-
-def count_prunings(connection: Connection, thread_id: str) -> int:
-    """Return how often old messages of a thread were pruned."""
-    is_it = (deletion_rows.c.kind == PRUNED, deletion_rows.c.id == thread_id)
-    return connection.execute(select(deletion_rows.c.number).where(*is_it)).scalar() or 0
 
 
 def check_deletion(
@@ -138,9 +134,9 @@ def check_deletion(
     """
     if known is None:
         return
-    if sum(count_deletions(connection, resource_id, [thread_id]).values()) != known or (
-        prunings not in {None, count_prunings(connection, thread_id)}
-    ):
+    found = count_deletions(connection, resource_id, [thread_id])
+    is_told = prunings in {None, found.get((PRUNED, thread_id), 0)}
+    if sum_deletions(found) != known or not is_told:
         raise ArchiveLacksError(thread_id)
 
 

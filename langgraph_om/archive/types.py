@@ -15,12 +15,10 @@ from langgraph_om.errors import ConfigurationError
 Claim: TypeAlias = Literal["mine", "taken", "done"]
 """What a worker gets that asks for a job."""
 
-Deleted: TypeAlias = Literal["thread", "resource"]
-"""What can be deleted."""
+Deleted: TypeAlias = Literal["thread", "resource", "pruned"]
+"""What can be deleted: a thread, all of a resource, old messages of a thread."""
 
 PRUNED: Final = "pruned"
-"""The kind of the note that old messages of a thread are gone; it counts how often some went."""
-
 
 CLAIM_SECONDS: Final = 300.0
 """How long a claim lasts: a job of a worker that was killed begins again after that."""
@@ -117,6 +115,11 @@ class ArchivedHit:
 
     thread_id: str
     found: FoundText
+
+
+def sum_deletions(found: Mapping[tuple[Deleted, str], int]) -> int:
+    """Return how often a thread and its resource were deleted, of what `deletions` returned."""
+    return sum(number for (kind, _), number in found.items() if kind != PRUNED)
 
 
 def check_scope(thread_id: str | None, resource_id: str | None) -> None:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.archive import StoreUse
-from langgraph_om.archive.types import CLAIM_SECONDS
+from langgraph_om.archive.types import CLAIM_SECONDS, PRUNED, sum_deletions
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import (
     Keyed,
@@ -441,8 +441,8 @@ def look_for_deletion(
     """
     archive, thread_id = (yield from find_archive()), record["thread_id"]
     found = yield from call_storage(archive.deletions, record["resource_id"], [thread_id])
-    prunings = yield from call_storage(archive.prunings, thread_id)
-    number, is_pruned = sum(found.values()), prunings != record.get("prunings", 0)
+    prunings = found.get((PRUNED, thread_id), 0)
+    number, is_pruned = sum_deletions(found), prunings != record.get("prunings", 0)
     seen, last = record.get("deletion", 0), record.get("archived")
     if number == seen and not is_pruned:
         return []

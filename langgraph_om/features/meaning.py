@@ -24,7 +24,7 @@ from langgraph.store.base import BaseStore, GetOp, Item, PutOp, SearchItem
 
 from langgraph_om.archive import ArchivedHit, StoreUse
 from langgraph_om.archive.forks import begin_anew_after_fork
-from langgraph_om.archive.types import Aged
+from langgraph_om.archive.types import PRUNED, Aged, sum_deletions
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.message_keys import (
     Keyed,
@@ -367,7 +367,8 @@ class Meaning:
         if archive is None or not thread_id:
             return task
         pruned = archive.pruned(thread_id, [text.end for text in task.texts if text.end])
-        gone = {"messages", "groups"} if archive.prunings(thread_id) else {"messages"}
+        is_noted = pruned and (PRUNED, thread_id) in archive.deletions(None, [thread_id])
+        gone = {"messages", "groups"} if is_noted else {"messages"}
         left = [text for text in task.texts if text.end not in pruned or text.kind not in gone]
         return replace(task, texts=left)
 
@@ -388,7 +389,7 @@ class Meaning:
         is_theirs = known is not None and (
             not who.resource_id or known.resource_id in {None, who.resource_id}
         )
-        number = sum(archive.deletions(who.resource_id, [who.thread_id]).values())
+        number = sum_deletions(archive.deletions(who.resource_id, [who.thread_id]))
         is_there = is_theirs and number == task.deletion
         if is_there and len(self._without_pruned(task).texts) == len(task.texts):
             return True

@@ -15,6 +15,7 @@ from langgraph.store.base import BaseStore
 from langgraph.types import Command
 
 from langgraph_om.archive import StoreUse
+from langgraph_om.archive.types import sum_deletions
 from langgraph_om.core.config.options import check_flag
 from langgraph_om.core.content.text import escape
 from langgraph_om.core.effects import EffectFlow, call_storage
@@ -445,7 +446,7 @@ class KnownOfUser:
             else:
                 who, there = check_resource_id(self._runs.find_resource(config)), check_store(store)
                 before = self._count_deletions(record)
-                if before is not None and sum(before.values()) > (record.get("deletion") or 0):
+                if before is not None and sum_deletions(before) > (record.get("deletion") or 0):
                     return _DELETED, None
                 update_stored(form, there, who, patch, seen)
                 after, kind = self._count_deletions(record), ("resource", who)
