@@ -15,8 +15,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from langgraph_om import ObservationalMemory
 from langgraph_om.archive import ArchivedHit, SQLAlchemyArchive
-from langgraph_om.features.recall_answer import Asker, recall
-from langgraph_om.features.recall_answer import UserArguments
+from langgraph_om.features.recall_answer import Asker, UserArguments, recall
 from langgraph_om.reading import SearchRequest, StateSource
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel

@@ -19,7 +19,6 @@ from langgraph_om import (
     create_memory_agent,
 )
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.core.record.record import find_end
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 from langgraph_om.tools.sources import ArchiveSource
 from support.clock import Clock
@@ -159,7 +158,7 @@ def prune_meanwhile(url: str, rng: random.Random) -> list[str]:
         groups = [*memory.archive.groups(thread_id="t"), *log]
     for archive in (memory.archive, other.archive, another.archive):
         archive.close()
-    old = [group["text"] for group in groups if find_end(group) in {"m0", "m1"}]
+    old = [each["text"] for each in groups if each["ranges"][-1][1] in {"m0", "m1"}]
     return [*old, *(f"code{n}x" for n in range(2) if f"code{n}x" in kept)]
 
 
