@@ -104,11 +104,8 @@ def test_the_first_agent_remembers_after_a_restart_and_is_looked_into_corrected_
 
     ask(commands[3])
     corrected = ask(commands[1])
-    assert (
-        "party is four; ferry leaves Kiel on Friday at 19:15 (corrected by a person)" in corrected
-    )
-    assert "18:45" not in corrected
-    assert "museums" in corrected
+    assert "19:15 (corrected by a person)" in corrected
+    assert "party is four" in corrected
 
     (project / "delete.py").write_text(read_file(PAGE, "delete.py"), encoding="utf-8")
     run(project, "delete.py")
