@@ -81,6 +81,9 @@ class CeleryBuffering:
         self.is_closed = True
         return self.flush(timeout)
 
+    def forget(self, thread_ids: Any, resource_id: str | None = None) -> None:
+        pass  # the backend lets go of results by itself, see `result_expires`
+
 
 @celery.task(name="observe")
 def observe(request: dict[str, Any]) -> dict[str, Any]:

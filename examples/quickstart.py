@@ -101,7 +101,7 @@ def build(
         message_time=clock.time_of,
     )
     agent = create_memory_agent(
-        model or offline, TOOLS, memory=memory, prompt=PROMPT, checkpointer=saver
+        model or offline, TOOLS, memory=memory, system_prompt=PROMPT, checkpointer=saver
     )
     return agent, memory
 

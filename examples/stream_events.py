@@ -155,7 +155,9 @@ async def main(delay: float, *, by_protocol: bool) -> None:
         buffering=InlineBuffering(),
         clock=lambda: NOW,
     )
-    agent = create_memory_agent(model, memory=memory, prompt=PROMPT, checkpointer=InMemorySaver())
+    agent = create_memory_agent(
+        model, memory=memory, system_prompt=PROMPT, checkpointer=InMemorySaver()
+    )
     screen = Screen()
     shown = Live(screen, console=screen.console) if screen.live else nullcontext()
     with shown:

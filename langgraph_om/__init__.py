@@ -50,8 +50,8 @@ if _typing.TYPE_CHECKING:
     from langgraph_om.models.model_value import ModelByInputTokens
     from langgraph_om.options import MemoryOptions
     from langgraph_om.runtime.executors import BackgroundBuffering, Executor, InlineBuffering
+    from langgraph_om.runtime.jobs import ServerBuffering
     from langgraph_om.runtime.run import MemoryContext
-    from langgraph_om.runtime.server import ServerBuffering
     from langgraph_om.runtime.turn import StepResult
     from langgraph_om.searching import SearchHit
     from langgraph_om.tools.view import MemoryView
@@ -131,7 +131,7 @@ _NAMES = {
     "options": ("MemoryOptions",),
     "runtime.executors": (*("BackgroundBuffering", "Executor", "InlineBuffering"),),
     "runtime.run": ("MemoryContext",),
-    "runtime.server": ("ServerBuffering",),
+    "runtime.jobs": ("ServerBuffering",),
     "runtime.turn": ("StepResult",),
     "searching": ("SearchHit",),
 }

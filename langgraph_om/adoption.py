@@ -21,8 +21,8 @@ from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.acting import GraphThread, choose_node
 from langgraph_om.runtime.flows import supervise
+from langgraph_om.runtime.run import read_messages
 from langgraph_om.runtime.runner import StepRunner
-from langgraph_om.runtime.state import read_messages
 from langgraph_om.runtime.turn import FINISH, Outcome, StepResult, conclude
 
 MOST_RUNS: Final = 1000

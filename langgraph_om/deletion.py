@@ -28,9 +28,9 @@ from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.meaning import Meaning
 from langgraph_om.features.working_store import delete_stored
 from langgraph_om.runtime.acting import GraphThread
-from langgraph_om.runtime.executors import BackgroundBuffering, ForgettingExecutor
+from langgraph_om.runtime.executors import BackgroundBuffering, InlineBuffering
+from langgraph_om.runtime.hooks import record_deletion
 from langgraph_om.runtime.runner import StepRunner
-from langgraph_om.runtime.telemetry import record_deletion
 
 if TYPE_CHECKING:
     from langgraph_om.archive import SQLAlchemyArchive
@@ -360,9 +360,7 @@ def _check_reach(
     """
     _check_store(runner, uses, store, "would be left; nothing is deleted yet")
     # The results of `BackgroundBuffering` end with the process, and so do its jobs.
-    is_kept_here = isinstance(runner.buffering, ForgettingExecutor) and not isinstance(
-        runner.buffering, BackgroundBuffering
-    )
+    is_kept_here = not isinstance(runner.buffering, BackgroundBuffering | InlineBuffering)
     if runner.archive is None and store is None and checkpointer is None and not is_kept_here:
         msg = (
             "this call can't reach anything: without an `archive`, all that memory "

@@ -36,11 +36,10 @@ from langgraph_om.options import (
     takes_options,
 )
 from langgraph_om.reading import read_time
-from langgraph_om.runtime import health
 from langgraph_om.runtime.acting import awaited, threaded, waited
 from langgraph_om.runtime.flows import supervise
 from langgraph_om.runtime.hooks import is_async
-from langgraph_om.runtime.runner import RunScope, StepRunner
+from langgraph_om.runtime.runner import RunScope, StepRunner, check_health
 from langgraph_om.runtime.second_try import SecondTries
 from langgraph_om.runtime.tools import binds_tools
 from langgraph_om.runtime.turn import StepResult, take_step
@@ -571,7 +570,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
         Args:
             ask: Whether the Observer's model is also asked a question, which costs a few tokens.
         """
-        flow = health.check(self._runner, ask=ask)
+        flow = check_health(self._runner, ask=ask)
         return (yield from supervise(flow, self._runner.context())).result
 
     acheck = awaited(check)

@@ -52,9 +52,9 @@ from langgraph_om.parts import Scope
 from langgraph_om.runtime.actor import Actor
 from langgraph_om.runtime.executors import BackgroundBuffering, Executor
 from langgraph_om.runtime.hooks import Hooks, check_hooks
+from langgraph_om.runtime.jobs import ServerBuffering
 from langgraph_om.runtime.run import Runs
 from langgraph_om.runtime.runner import StepRunner
-from langgraph_om.runtime.server import ServerBuffering
 
 if TYPE_CHECKING:
     from langgraph_om.archive import SQLAlchemyArchive

@@ -19,8 +19,8 @@ from langgraph_om.errors import ConfigurationError
 from langgraph_om.reading import SearchRequest, Source, read_archive, read_limits, read_state
 from langgraph_om.reading import search as find
 from langgraph_om.runtime.acting import GraphThread, describe_anothers
+from langgraph_om.runtime.run import as_state
 from langgraph_om.runtime.runner import StepRunner
-from langgraph_om.runtime.state import as_state
 
 if TYPE_CHECKING:
     from langgraph_om.archive import SQLAlchemyArchive

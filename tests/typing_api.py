@@ -90,7 +90,11 @@ def own_graph(memory: ObservationalMemory, model: BaseChatModel) -> None:
 
 def ready_agent(memory: ObservationalMemory, tools: list[BaseTool]) -> None:
     agent = create_memory_agent(
-        "openai/gpt-6-luna", tools, memory=memory, prompt="You help.", checkpointer=InMemorySaver()
+        "openai/gpt-6-luna",
+        tools,
+        memory=memory,
+        system_prompt="You help.",
+        checkpointer=InMemorySaver(),
     )
     assert_type(agent, CompiledStateGraph[Any, Any, Any, Any])
     config: RunnableConfig = {"configurable": {"thread_id": "t"}}

@@ -287,7 +287,7 @@ def open_agent(
         made = _observational(setup, players, archive, clock) if is_on else None
         with made or ObservationalMemory(enabled=False) as memory:
             graph = create_memory_agent(
-                actor, tools, memory=memory, prompt=prompt, checkpointer=saver
+                actor, tools, memory=memory, system_prompt=prompt, checkpointer=saver
             )
             yield Agent(graph, "agent", partial(_observe, memory) if is_on else _keep)
 

@@ -89,7 +89,7 @@ memory = ObservationalMemory(
 
 # --- A ready agent -------------------------------------------------------------------------------
 
-agent = create_memory_agent(model, tools, memory=memory, prompt=PROMPT)
+agent = create_memory_agent(model, tools, memory=memory, system_prompt=PROMPT)
 
 # --- A graph of your own -------------------------------------------------------------------------
 

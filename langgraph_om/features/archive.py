@@ -52,7 +52,7 @@ from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import Archived, DeletionFound, Event, Floor, MemoryRecord
 from langgraph_om.errors import ArchiveError, ArchiveLacksError
 from langgraph_om.runtime.executors import BackgroundBuffering
-from langgraph_om.runtime.server import ServerBuffering
+from langgraph_om.runtime.jobs import ServerBuffering
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine

@@ -41,9 +41,9 @@ from langgraph_om.features.recall_answer import (
 )
 from langgraph_om.reading import Source, read_archive, read_state
 from langgraph_om.runtime.flows import drive
+from langgraph_om.runtime.hooks import record_search
+from langgraph_om.runtime.run import values_of
 from langgraph_om.runtime.runner import StepRunner
-from langgraph_om.runtime.state import values_of
-from langgraph_om.runtime.telemetry import record_search
 from langgraph_om.runtime.tools import MemoryTool
 
 if TYPE_CHECKING:

@@ -43,9 +43,8 @@ from langgraph_om.features.working_store import (
     update_stored,
 )
 from langgraph_om.runtime.acting import threaded
-from langgraph_om.runtime.run import Runs
+from langgraph_om.runtime.run import Runs, channel_of
 from langgraph_om.runtime.runner import RunScope, StepRunner
-from langgraph_om.runtime.state import channel_of
 from langgraph_om.runtime.tools import MemoryTool
 
 if TYPE_CHECKING:

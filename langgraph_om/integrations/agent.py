@@ -34,7 +34,6 @@ def create_memory_agent(
     tools: Sequence[Any] = (),
     *,
     memory: ObservationalMemory | None = None,
-    prompt: str | SystemMessage | None = None,
     system_prompt: str | SystemMessage | None = None,
     checkpointer: BaseCheckpointSaver[Any] | bool | None = None,
     store: BaseStore | None = None,
@@ -50,8 +49,7 @@ def create_memory_agent(
             that names no model asks it too.
         tools: Tools or functions; memory adds its own.
         memory: The memory; `None`: `ObservationalMemory()`.
-        prompt: The agent's own system prompt.
-        system_prompt: The same, as `create_agent` calls it.
+        system_prompt: The agent's own system prompt.
         checkpointer: Stores threads; `None` under a server or Studio, which brings its own.
         store: A LangGraph store for the tools and for semantic search.
         name: The graph's name.
@@ -59,11 +57,8 @@ def create_memory_agent(
             conversation and memory, which `checkpointer.prune(..., strategy="keep_latest")` needs.
 
     Raises:
-        ConfigurationError: When the model cannot be used, or two prompts are given.
+        ConfigurationError: When the model cannot be used.
     """
-    if prompt is not None and system_prompt is not None:
-        msg = "`prompt` and `system_prompt` are the same setting; pass one of them"
-        raise ConfigurationError(msg)
     memory = check_memory(memory) if memory is not None else ObservationalMemory()
     check_model("model", model)
     chat = chat_model(model) if isinstance(model, str) else model
@@ -73,12 +68,12 @@ def create_memory_agent(
     if all_tools and not hasattr(chat, "bind_tools"):
         msg = f"`model` is {model!r}, which cannot be given tools; pass a chat model"
         raise ConfigurationError(msg)
-    runner_of(memory).actor.meet(chat, all_tools, prompt or system_prompt)
+    runner_of(memory).actor.meet(chat, all_tools, system_prompt)
     actor, reader = _bind_tools(chat, all_tools, memory)
     schema = ObservationalMemoryState if delta else PlainMemoryState
     builder: StateGraph[Any, Any, Any, Any] = StateGraph(schema, context_schema=MemoryContext)
     view = add_memory_nodes(builder, memory, "agent", actor=chat)
-    node = _build_actor_node(actor, reader, memory, prompt or system_prompt)
+    node = _build_actor_node(actor, reader, memory, system_prompt)
     builder.add_node("agent", node, input_schema=view)
     builder.add_edge(START, STATUS)
     answered = FINISH if runner_of(memory).has_last_step else END

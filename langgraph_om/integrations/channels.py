@@ -28,7 +28,7 @@ from typing_extensions import TypedDict
 
 from langgraph_om.core.content.message_keys import content_digest, derive_id, find_others
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.runtime.state import restore_message
+from langgraph_om.runtime.run import restore_message
 
 MEMORY_SNAPSHOTS = 50
 """After how many updates the `om` channel is stored whole, where LangGraph does it after 100.
@@ -161,19 +161,12 @@ def check_removal(channel: BaseChannel[Any, Any, Any], messages_key: str, option
     if is_removed:
         return
     msg = (
-        f"`{option}` is True, and {_name_reducer(channel)} of the state's `{messages_key}` does "
-        f"not know `RemoveMessage`, so messages can't be removed; use "
+        f"`{option}` is True, and the reducer of the state's `{messages_key}` does not know "
+        f"`RemoveMessage`, so messages can't be removed; use "
         f"`add_messages` of `langgraph.graph.message`, as in `Annotated[list, add_messages]`, or "
         f"leave `{option}` out"
     )
     raise ConfigurationError(msg)
-
-
-def _name_reducer(channel: BaseChannel[Any, Any, Any]) -> str:
-    reducer = getattr(channel, "operator", None) or getattr(channel, "reducer", None)
-    if reducer is None:
-        return f"the channel {type(channel).__name__}"
-    return f"the reducer `{getattr(reducer, '__name__', type(reducer).__name__)}`"
 
 
 # The schemas of a graph under construction: what its nodes see, and what its input may hold.

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import operator
-import re
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -29,7 +28,6 @@ from langgraph.graph import END
 from langgraph.runtime import ExecutionInfo, Runtime
 from langgraph.types import Command
 
-from langgraph_om.core.content.parts import is_summary
 from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.record.fold import fold, fold_one
 from langgraph_om.core.record.record import complete_record
@@ -71,13 +69,6 @@ def add_keys(base: Any, keys: Mapping[str, StateKey]) -> Any:
         fields[name] = NotRequired[kind]
     hints = get_type_hints(base, include_extras=True)
     return typed_dict(f"{base.__name__}WithKeys", {**hints, **fields})
-
-
-def without_tools(request: ModelRequest[Any], names: Collection[str]) -> ModelRequest[Any]:
-    """Return a request without some tools, for a run in which nothing can be written."""
-    tools: Sequence[Any] = request.tools
-    kept = [tool for tool in tools if getattr(tool, "name", None) not in names]
-    return request.override(tools=kept) if len(kept) < len(tools) else request
 
 
 class ObservationalMemoryAgentState(AgentState[Any]):
@@ -262,7 +253,10 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         return request, view, tries
 
     def _without_writing_tools(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        return without_tools(request, self._runner.settings.writing_tools)
+        """Return a request for a run in which nothing can be written."""
+        names, tools = self._runner.settings.writing_tools, cast("Sequence[Any]", request.tools)
+        kept = [tool for tool in tools if getattr(tool, "name", None) not in names]
+        return request.override(tools=kept) if len(kept) < len(tools) else request
 
 
 class _WithLastStep(ObservationalMemoryMiddleware):
@@ -363,9 +357,6 @@ _Update = dict[str, Any]
 
 _READ = "__pregel_read"
 """Where LangGraph keeps, in a node's configuration, what reads the state's channels."""
-
-_SUMMARISES = re.compile(r"branch:to:\w*summar\w*\.", re.IGNORECASE).match
-"""Finds the channel that leads to a summarisation: it is named after the middleware's node."""
 
 _MAX_STAND_INS = 16
 """For how many tasks something stands in: nobody says when one of them ends."""
@@ -523,8 +514,6 @@ def _prepare_model(runner: StepRunner, state: Mapping[str, Any]) -> EffectFlow[_
     access = runner.runs.access()
     if access == "none":
         return _Taken()
-    if _is_summarised(state):
-        runner.runs.warn_once(_TWO_SUMMARIES)
     conversation, record = runner.conversation(state), complete_record(state.get("om"))
     scope, identity = RunScope(runner, state=state), runner.identity()
     if access == "read":
@@ -559,16 +548,3 @@ def _read_channels() -> Mapping[str, BaseChannel[Any, Any, Any]]:
 
 
 _REPLACEABLE = "SummarizationMiddleware"
-_TWO_SUMMARIES = (
-    "a summarization middleware runs next to the memory: it replaces messages before they are "
-    "observed, and you pay for both; leave it out"
-)
-
-
-def _is_summarised(state: Mapping[str, Any]) -> bool:
-    """Return whether a middleware of this agent has put a summary in the place of messages."""
-    if state.get("_summarization_event"):
-        return True
-    first = next(iter(state.get("messages") or []), None)
-    # One that is left of before says nothing of the agent as it is now.
-    return first is not None and is_summary(first) and any(map(_SUMMARISES, _read_channels()))

@@ -25,8 +25,8 @@ from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ArchiveError, ArchiveLacksError, ConfigurationError, ThreadBusyError
 from langgraph_om.models.retries import status_of
 from langgraph_om.runtime.flows import afulfil, fulfil
+from langgraph_om.runtime.hooks import record_act
 from langgraph_om.runtime.runner import StepRunner
-from langgraph_om.runtime.telemetry import record_act
 
 logger = logging.getLogger("langgraph_om")
 
@@ -248,13 +248,6 @@ ResultT = TypeVar("ResultT")
 P = ParamSpec("P")
 
 
-_ASKING: Final = {
-    **dict.fromkeys(("adopt", "observe", "reflect"), "thread"),
-    "observe_messages": "memory",
-}
-"""Methods that ask models, and so would hold up an event loop for long, and what they are of."""
-
-
 def waited(
     flow: Callable[Concatenate[OwnerT, P], Requests[ResultT]],
 ) -> Callable[Concatenate[OwnerT, P], ResultT]:
@@ -262,9 +255,6 @@ def waited(
 
     @wraps(flow)
     def wait(owner: OwnerT, /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
-        if flow.__name__ in _ASKING:
-            runner: StepRunner = vars(owner)["_runner"]
-            runner.warn_in_coroutine(f"{_ASKING[flow.__name__]}.{flow.__name__}")
         return fulfil(flow(owner, *args, **kwargs))
 
     _tell_result(wait, flow)

@@ -12,20 +12,18 @@ from __future__ import annotations
 import atexit
 import contextvars
 import logging
-import os
 import threading
 import time
 import weakref
-from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast, runtime_checkable
 from uuid import uuid4
 
 from langgraph_om.archive.forks import begin_anew_after_fork
 from langgraph_om.archive.types import CLAIM_SECONDS
-from langgraph_om.core.config.options import check_count, check_number, check_seconds
+from langgraph_om.core.config.options import check_count, check_seconds
 from langgraph_om.core.content.message_keys import add_parents
 from langgraph_om.core.effects import JobState
 from langgraph_om.core.wire import JobRequest, JobResult
@@ -109,11 +107,6 @@ class Executor(Protocol):
     def close(self, timeout: float = 5.0) -> bool:
         """Take no more jobs, wait for those at work, and return whether none is left."""
 
-
-@runtime_checkable
-class ForgettingExecutor(Executor, Protocol):
-    """An executor that keeps something of jobs which deletions shall reach."""
-
     def forget(self, thread_ids: Collection[str], resource_id: str | None = None) -> None:
         """Delete the jobs of threads, and those of a resource, wherever they wait.
 
@@ -130,67 +123,16 @@ class ForgettingExecutor(Executor, Protocol):
         """
 
 
-# --- Workers that share an archive ---------------------------------------------------------------
-
-
-class Claims:
-    """The jobs of one worker in the archive that all workers share. No failure of it is raised."""
-
-    def __init__(self, archive: SQLAlchemyArchive, seconds: float) -> None:
-        self.archive = archive
-        self.seconds = check_seconds("seconds", seconds)
-        self._token = uuid4().hex
-        self._is_failing = False
-
-    @property
-    def owner(self) -> str:
-        """Who claims; a forked process is another one."""
-        return f"{self._token}.{os.getpid()}"
-
-    def claim(self, job_id: str, owner: str, whose: Mapping[str, Any]) -> str:
-        """Ask for a job: it is `"mine"`, `"taken"` or `"done"`.
-
-        Raises:
-            ArchiveError: When the archive fails.
-        """
-        about = {"thread_id": "", "resource_id": None, **whose}
-        return self.archive.claim(job_id, owner, seconds=self.seconds, **about)
-
-    def read(self, job_id: str) -> JobState:
-        """Return what the archive knows of a job: a result, `"running"`, `"expired"` or nothing.
-
-        While the archive fails, each job is believed to run.
-        """
-        found = self.ask(lambda: [self.archive.job(job_id)])
-        if found is None:
-            return "running"
-        (job,) = found
-        if job is None:
-            return None
-        if job.state == "done":
-            return cast("JobResult", job.result)
-        # One that ends later than any claim is from before the archive's clock was set back.
-        return "expired" if job.expires_in > 2 * self.seconds else job.state
-
-    def ask(self, ask: Callable[[], AnswerT]) -> AnswerT | None:
-        """Ask the archive; a failure is logged if the archive worked before."""
-        try:
-            answer = ask()
-        except Exception as error:  # noqa: BLE001 - no archive stops a turn, whatever it raises
-            if not self._is_failing:
-                logger.warning("the archive failed; jobs continue without it: %s", error)
-            self._is_failing = True
-            return None
-        self._is_failing = False
-        return answer
-
-
-class SharingExecutor(ForgettingExecutor):
-    """An executor with which several workers run each job once."""
+class SharingExecutor(Executor):
+    """An executor whose jobs are run once by all workers that share an archive."""
 
     is_closed = False
     """Whether no more jobs are taken."""
-    claims: Claims | None = None
+    archive: SQLAlchemyArchive | None = None
+    """What the workers share; `None`: each is alone."""
+    seconds = CLAIM_SECONDS
+    """How long a claim of a job lasts."""
+    _is_failing = False
 
     def share(self, archive: SQLAlchemyArchive, seconds: float = CLAIM_SECONDS) -> None:
         """Run jobs for, and take results from, all workers with this archive.
@@ -202,13 +144,44 @@ class SharingExecutor(ForgettingExecutor):
         Raises:
             ConfigurationError: When it shares another archive already.
         """
-        self.claims = self.claims or Claims(archive, seconds)
-        if self.claims.archive is not archive:
+        if self.archive is None:
+            self.archive, self.seconds = archive, check_seconds("seconds", seconds)
+        if self.archive is not archive:
             msg = (
                 f"`buffering` is shared by memories with different archives; give each its own "
                 f"{type(self).__name__}(), or all the same archive object"
             )
             raise ConfigurationError(msg)
+
+    def claim(self, cycle_id: str, owner: str, whose: Mapping[str, Any]) -> str | None:
+        """Ask the archive for a job: `"mine"`, `"taken"` or `"done"`; `None` while it fails."""
+        about = {"thread_id": "", "resource_id": None, **whose, "seconds": self.seconds}
+        return self.ask(lambda archive: archive.claim(cycle_id, owner, **about))
+
+    def read(self, cycle_id: str) -> JobState:
+        """Return what the archive knows of a job; while it fails, each one is believed to run."""
+        found = self.ask(lambda archive: [archive.job(cycle_id)])
+        if found is None:
+            return "running"
+        (job,) = found
+        if job is None:
+            return None
+        if job.state == "done":
+            return cast("JobResult", job.result)
+        # One that ends later than any claim is from before the archive's clock was set back.
+        return "expired" if job.expires_in > 2 * self.seconds else job.state
+
+    def ask(self, ask: Callable[[SQLAlchemyArchive], AnswerT]) -> AnswerT | None:
+        """Ask the archive; a failure is logged if the archive worked before."""
+        try:
+            answer = ask(cast("SQLAlchemyArchive", self.archive))
+        except Exception as error:  # noqa: BLE001 - no archive stops a turn, whatever it raises
+            if not self._is_failing:
+                logger.warning("the archive failed; jobs continue without it: %s", error)
+            self._is_failing = True
+            return None
+        self._is_failing = False
+        return answer
 
 
 # --- In threads ----------------------------------------------------------------------------------
@@ -222,15 +195,12 @@ class _Job:
 
     cycle_id: str
     key: str
-    work: JobWork | None
-    """What to run, in the context of the run that asked for it; both are dropped once it is done,
-    because they hold the whole conversation."""
     whose: Mapping[str, Any]
+    has_begun: bool = False
     is_claimed: bool = False
     """Whether the archive has it as this worker's; work goes on without it when that fails."""
     is_forgotten: bool = False
     """Whether what it comes to is not to be kept any more."""
-    context: contextvars.Context = field(default_factory=contextvars.copy_context)
     result: JobResult | None = None
 
 
@@ -243,17 +213,15 @@ class BackgroundBuffering(SharingExecutor):
     another process takes over the jobs of a killed one.
 
     Args:
-        workers: How many jobs run at once.
-        queue: How many more may wait; a job beyond is refused and tried again later.
+        workers: How many jobs run at once; a job beyond is refused and tried again later.
         exit_timeout: The most seconds that the interpreter's exit waits for jobs.
 
     Raises:
         ConfigurationError: When a number is out of range.
     """
 
-    def __init__(self, workers: int = 32, *, queue: int = 256, exit_timeout: float = 5.0) -> None:
+    def __init__(self, workers: int = 64, *, exit_timeout: float = 5.0) -> None:
         self._workers = check_count("workers", workers)
-        self._queue = check_number("queue", queue)
         self.exit_timeout = check_seconds("exit_timeout", exit_timeout, allows_zero=True)
         self._jobs: dict[str, _Job] = {}
         self.begin_anew()
@@ -261,19 +229,15 @@ class BackgroundBuffering(SharingExecutor):
         _alive.add(self)
 
     def __repr__(self) -> str:
-        return (
-            f"BackgroundBuffering(workers={self._workers}, queue={self._queue}, "
-            f"exit_timeout={self.exit_timeout})"
-        )
+        return f"BackgroundBuffering(workers={self._workers}, exit_timeout={self.exit_timeout})"
 
     def begin_anew(self) -> None:
         """Begin without work; in a forked process the results of finished jobs are known still."""
         self._lock = threading.Condition()
+        self._owner = uuid4().hex
         self._jobs = {key: job for key, job in self._jobs.items() if job.result is not None}
         self._unfinished: set[_Job] = set()
-        """Jobs that are asked for, wait for a thread, or are at work in one."""
-        self._waiting: deque[_Job] = deque()
-        self._threads = 0
+        """Jobs that are asked for, or are at work in a thread."""
 
     def submit(
         self,
@@ -284,15 +248,14 @@ class BackgroundBuffering(SharingExecutor):
         request: Callable[[], JobRequest] | None = None,
         **whose: Any,
     ) -> bool:
-        job = _Job(cycle_id, key, work, whose)
+        job = _Job(cycle_id, key, whose)
         with self._lock:
             known = self._jobs.get(cycle_id)
             has_failed = known and known.result and known.result["type"] == "buffering-failed"
             if known is not None and not has_failed:
                 return True
             is_busy = any(other.key == key for other in self._unfinished)
-            is_full = len(self._unfinished) >= self._workers + self._queue
-            if self.is_closed or is_busy or is_full:
+            if self.is_closed or is_busy or len(self._unfinished) >= self._workers:
                 return False
             self._jobs[cycle_id] = job
             self._unfinished.add(job)
@@ -301,55 +264,42 @@ class BackgroundBuffering(SharingExecutor):
                 del self._jobs[old]
         is_ours = self._claim(job)
         with self._lock:
-            if job in self._unfinished:
-                if is_ours:
-                    self._begin(job)
-                else:
-                    self._end(job, None)
-                return True
-            is_asked_again = cycle_id in self._jobs
-        if is_ours and not is_asked_again:  # it was forgotten meanwhile
+            job.has_begun = is_ours and job in self._unfinished
+            is_asked_again = not job.has_begun and cycle_id in self._jobs
+            if not job.has_begun:
+                self._end(job, None)
+        if job.has_begun:
+            run = partial(contextvars.copy_context().run, self._run, job, work)
+            threading.Thread(target=run, name="om_buffer", daemon=True).start()
+        elif is_ours and not is_asked_again:  # it was forgotten meanwhile
             self._release(job)
         return True
 
     def _claim(self, job: _Job) -> bool:
         """Ask for a job; it is this worker's when the archive fails."""
-        if (claims := self.claims) is None:
+        if self.archive is None:
             return True
-        claim = claims.ask(partial(claims.claim, job.cycle_id, claims.owner, job.whose))
+        claim = self.claim(job.cycle_id, self._owner, job.whose)
         job.is_claimed = claim == "mine"
         return claim in ("mine", None)
 
     def _release(self, job: _Job) -> None:
         """Let any worker begin a job again at once."""
-        if (claims := self.claims) is not None and job.is_claimed:
-            claims.ask(partial(claims.archive.release, job.cycle_id, claims.owner))
-
-    def _begin(self, job: _Job) -> None:
-        self._waiting.append(job)
-        if self._threads < self._workers:
-            self._threads += 1
-            threading.Thread(target=self._serve, name="om_buffer", daemon=True).start()
+        if job.is_claimed:
+            self.ask(lambda archive: archive.release(job.cycle_id, self._owner))
 
     def peek(self, cycle_id: str) -> JobState:
         with self._lock:
             job = self._jobs.get(cycle_id)
             if job is not None:
                 return "running" if job in self._unfinished else job.result
-        return None if self.claims is None else self.claims.read(cycle_id)
+        return None if self.archive is None else self.read(cycle_id)
 
     def wait(self, cycle_id: str, timeout: float) -> JobState:
         ends_at = time.monotonic() + timeout
         with self._lock:
             job = self._jobs.get(cycle_id)
-            is_stuck = job in self._waiting and self._threads >= self._workers
-            if job is not None and is_stuck:
-                self._end(job, None)
-            else:
-                self._lock.wait_for(lambda: job not in self._unfinished, timeout)
-        if job is not None and is_stuck:
-            self._release(job)
-            return "withdrawn"
+            self._lock.wait_for(lambda: job not in self._unfinished, timeout)
         while (state := self.peek(cycle_id)) == "running":
             left = ends_at - time.monotonic()
             if left <= 0:
@@ -371,17 +321,11 @@ class BackgroundBuffering(SharingExecutor):
                     job.is_forgotten = True
                     if self._jobs.get(job.cycle_id) is job:
                         del self._jobs[job.cycle_id]
-                    if self._has_not_begun(job):
+                    if not job.has_begun:
                         self._end(job, None)
 
     def close(self, timeout: float = 5.0) -> bool:
-        with self._lock:
-            self.is_closed = True
-            dropped = [job for job in self._unfinished if self._has_not_begun(job)]
-            for job in dropped:
-                self._end(job, None)
-        for job in dropped:
-            self._release(job)
+        self.is_closed = True
         return self.flush(timeout)
 
     def leave(self) -> None:
@@ -391,51 +335,41 @@ class BackgroundBuffering(SharingExecutor):
         for job in left:
             self._release(job)
 
-    def _has_not_begun(self, job: _Job) -> bool:
-        return job in self._unfinished and job.work is not None
-
     def _end(self, job: _Job, result: JobResult | None) -> None:
-        """Note what came of a job, and let go of the run that asked; without a result, of all."""
-        job.work, job.result, job.context = None, result, contextvars.Context()
-        self._unfinished.discard(job)
-        if job in self._waiting:
-            self._waiting.remove(job)
-        if result is None and self._jobs.get(job.cycle_id) is job:
-            del self._jobs[job.cycle_id]
-        self._lock.notify_all()
+        """Note what came of a job; without a result it is not known any more."""
+        with self._lock:
+            job.result = result
+            self._unfinished.discard(job)
+            if result is None and self._jobs.get(job.cycle_id) is job:
+                del self._jobs[job.cycle_id]
+            self._lock.notify_all()
 
-    def _serve(self) -> None:
-        """Run waiting jobs until there is none."""
-        while True:
-            with self._lock:
-                if not self._waiting:
-                    self._threads -= 1
-                    return
-                job = self._waiting.popleft()
-                work, job.work = cast("JobWork", job.work), None
-            result = self._run(job, work)
-            with self._lock:
-                self._end(job, result)
-
-    def _run(self, job: _Job, work: JobWork) -> JobResult | None:
-        """Run a job, keep its result for all workers, and return it if it counts."""
+    def _run(self, job: _Job, work: JobWork) -> None:
+        """Run a job, and keep its result if it counts."""
+        result = None
         try:
-            result = job.context.run(work)
-        except BaseException:
+            result = work()
+        except BaseException:  # it is begun again when its claim ends
             logger.exception("a background job raised an error; its messages stay as they are")
-            return None  # it is begun again when its claim ends
-        if job.is_forgotten or (claims := self.claims) is None:
-            return None if job.is_forgotten else result
+        if result is None or job.is_forgotten or not self._share(job, result):
+            result = None
+        self._end(job, result)
+
+    def _share(self, job: _Job, result: JobResult) -> bool:
+        """Keep a result for all workers; return whether it is the job's."""
+        if self.archive is None:
+            return True
         is_ours = job.is_claimed or self._claim(job)  # the archive may have failed when it was new
-        keep = partial(claims.archive.finish, job.cycle_id, claims.owner, result)
-        if not is_ours or (job.is_claimed and claims.ask(keep) is False):
+        if job.is_claimed:
+            kept = self.ask(lambda archive: archive.finish(job.cycle_id, self._owner, result))
+            is_ours = kept is not False
+        if not is_ours:
             logger.warning(
                 "the job %r was taken over by another worker, or its thread was deleted; this "
                 "result is dropped",
                 job.cycle_id,
             )
-            return None
-        return result
+        return is_ours
 
 
 _alive: weakref.WeakSet[BackgroundBuffering] = weakref.WeakSet()
@@ -476,3 +410,6 @@ class InlineBuffering(Executor):
 
     def close(self, timeout: float = 5.0) -> bool:
         return True
+
+    def forget(self, thread_ids: Collection[str], resource_id: str | None = None) -> None:
+        pass

@@ -54,9 +54,14 @@ from langgraph_om.core.events import describe_cycle, to_part
 from langgraph_om.core.wire import Event
 from langgraph_om.models.ask import Calls, ReadyQuestion, ask, only_blocks
 from langgraph_om.runtime.executors import Executor
-from langgraph_om.runtime.hooks import Hooks, read_hook_reply
+from langgraph_om.runtime.hooks import (
+    Hooks,
+    log_cycles,
+    log_failures,
+    read_hook_reply,
+    record_cycle,
+)
 from langgraph_om.runtime.run import find_writer
-from langgraph_om.runtime.telemetry import log_cycles, log_failures, record_cycle
 
 logger = logging.getLogger("langgraph_om")
 

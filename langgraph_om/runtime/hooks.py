@@ -1,6 +1,15 @@
-"""The user's hooks: what they are told, and what is made of their answers.
+"""Who is told of what memory does: the user's hooks, the log, and OpenTelemetry.
 
-The drivers call them, with a deadline, and so that what they raise ends no turn.
+The drivers call hooks, with a deadline, and so that what they raise ends no turn.
+
+There is one span of OpenTelemetry for whatever changes, searches or deletes memory. Names follow
+the semantic conventions for memory of generative AI
+(https://github.com/open-telemetry/semantic-conventions-genai, docs/gen-ai/gen-ai-spans.md):
+`create_memory` for an observation and `remember`, `update_memory` for a reflection and for other
+changes of a person, `delete_memory` for `forget`, `search_memory` for a call of recall, and
+`delete_memory_store` for the deletion of a thread or a user.
+Nothing is recorded where the package `opentelemetry-api` is not installed, and no text of the
+conversation is in what is recorded.
 """
 
 from __future__ import annotations
@@ -8,15 +17,21 @@ from __future__ import annotations
 import inspect
 import logging
 import re
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any, cast
+from datetime import datetime
+from functools import cache
+from importlib.util import find_spec
+from typing import Any, Final, cast
 
+from langgraph_om.core.content.text import for_terminal
 from langgraph_om.core.cycles.questions import TRANSFORMS
 from langgraph_om.core.effects import CallHook, CallReply, LateError, stops_run
 from langgraph_om.core.events import describe_cycle
-from langgraph_om.core.wire import CycleEnded, CycleStarted, Event
+from langgraph_om.core.items import find_spans
+from langgraph_om.core.wire import CycleEnded, CycleStarted, Event, MemoryRecord
 from langgraph_om.errors import ConfigurationError
 
 logger = logging.getLogger("langgraph_om")
@@ -52,10 +67,7 @@ class Hooks:
             return
         kind = told["type"]
         try:
-            result = self.debug(told)
-            if inspect.iscoroutine(result):  # as from a lambda around an async function
-                result.close()
-                logger.warning("`on_debug_event` is async; it was not run on %r", kind)
+            self.debug(told)
         except Exception:
             logger.exception("`on_debug_event` failed on %r", kind)
 
@@ -135,7 +147,8 @@ HOOKS = (*LIFECYCLE, *TRANSFORMS)
 _CAPITAL = re.compile("[A-Z]")
 
 _STARTS = ("observation-start", "buffering-start")
-_ENDS = ("observation-end", "buffering-end", "observation-failed", "buffering-failed")
+_FAILURES: Final = ("observation-failed", "buffering-failed")
+_ENDS: Final = ("observation-end", "buffering-end", *_FAILURES)
 _TOLD = ("tokens",)
 _TOLD_AT_END = ("observation_tokens", "observations", "duration_ms", "usage", "error")
 
@@ -167,3 +180,209 @@ def _in_snake_case(value: Any) -> Any:
             _CAPITAL.sub(r"_\g<0>", key).lower(): _in_snake_case(of) for key, of in value.items()
         }
     return deepcopy(value)
+
+
+def _clean(record: logging.LogRecord) -> bool:
+    """Take out of a line what would steer a terminal: errors quote what models and tools said."""
+    said = record.getMessage()
+    if (clean := for_terminal(said)) != said:
+        record.msg, record.args = clean, ()
+    if record.exc_info and not record.exc_text:
+        record.exc_text = for_terminal(logging.Formatter().formatException(record.exc_info))
+    return True
+
+
+logger.addFilter(_clean)
+
+
+def log_failures(events: Sequence[Mapping[str, Any]]) -> None:
+    """Log what failed."""
+    for told in events:
+        if told["type"] == "tripwire":
+            text = "thread %r: the turn ends without an answer: %s"
+            logger.warning(text, told["thread_id"], told["reason"])
+        elif told["type"] in _FAILURES and told.get("failures") and not told.get("discarded"):
+            operation = told["operation"]
+            kept = "observations" if operation == "reflection" else "messages"
+            text = "thread %r: %s failed (%d in a row), its %s stay as they are: %s"
+            about = (told["thread_id"], operation, told["failures"], kept, told["error"])
+            logger.warning(text, *about)
+
+
+def log_cycles(events: Sequence[Mapping[str, Any]]) -> None:
+    """Log each cycle that ended well, on one line."""
+    for told in events:
+        about = (told.get("thread_id"), told.get("operation"), told.get("tokens"))
+        if told["type"] == "activation":
+            text = "thread %r: background %s is in force: %d tokens read, the log has %d"
+            logger.info(text, *about, told["observation_tokens"])
+        elif told["type"] in ("observation-end", "buffering-end"):
+            where = " in the background" if told["type"] == "buffering-end" else ""
+            logger.info(
+                "thread %r: %s of %d tokens%s took %.1f s and wrote %d tokens; "
+                "model calls: %d, %d tokens in, %d out",
+                *(*about, where, told["duration_ms"] / 1000, told["observation_tokens"]),
+                *(told["usage"].get(key, 0) for key in ("calls", "input_tokens", "output_tokens")),
+            )
+            if left_out := told.get("left_out_tokens"):
+                text = (
+                    "thread %r: about %d tokens inside an enormous message were not read; its "
+                    "beginning and its end were, and `recall` reads the rest"
+                )
+                logger.warning(text, told["thread_id"], left_out)
+
+
+_ACTS: Final = {"remember": "create_memory", "forget": "delete_memory"}
+"""Any other act of a person updates memory."""
+_COUNT: Final = "gen_ai.memory.record.count"
+_SCOPE: Final = "langgraph_om"
+
+
+class _Backend:
+    """The tracer and the instruments of a process."""
+
+    def __init__(self) -> None:
+        from opentelemetry import metrics, trace  # noqa: PLC0415 optional, and takes a while
+
+        self.trace = trace
+        self.tracer = trace.get_tracer(_SCOPE)
+        meter = metrics.get_meter(_SCOPE)
+        self.seconds = meter.create_histogram("gen_ai.client.operation.duration", "s")
+        self.tokens = meter.create_histogram("gen_ai.client.token.usage", "{token}")
+
+
+@cache
+def _find_backend() -> _Backend | None:
+    """Return what records; `None` where the package is not installed."""
+    return _Backend() if find_spec("opentelemetry") else None
+
+
+def record_cycle(event: Event) -> None:
+    """Record the end of an observation or a reflection as a span, with its time and tokens.
+
+    Work that was let go is no operation, and leaves none.
+    """
+    if event["type"] not in _ENDS:
+        return
+    told: Mapping[str, Any] = event
+    operation = "update_memory" if told["operation"] == "reflection" else "create_memory"
+    backend = None if told.get("discarded") else _find_backend()
+    if backend is None:
+        return
+    end = int(datetime.fromisoformat(told["at"]).timestamp() * 1e9)
+    error = told.get("error")
+    common = {"gen_ai.operation.name": operation}
+    if error:
+        common["error.type"] = "ObserverError"
+    usage = told.get("usage") or {}
+    spent = {kind: usage.get(f"{kind}_tokens") or 0 for kind in ("input", "output")}
+    if operation == "create_memory":
+        number = len(find_spans(told.get("observations") or ""))
+    else:
+        number = sum(told.get(kind) or 0 for kind in ("dropped", "joined", "shortened"))
+    span = backend.tracer.start_span(
+        operation,
+        start_time=end - told["duration_ms"] * 1_000_000,
+        attributes={
+            **common,
+            **_name_owner(told["thread_id"], told.get("resource_id"), told["record_id"]),
+            **({} if error else {_COUNT: number}),
+            **{f"gen_ai.usage.{kind}_tokens": count for kind, count in spent.items()},
+            "langgraph_om.cycle.id": told["cycle_id"],
+            "langgraph_om.cycle.is_blocking": event["type"].startswith("observation"),
+            "langgraph_om.tokens.read": told["tokens"],
+            "langgraph_om.tokens.written": told.get("observation_tokens") or 0,
+        },
+    )
+    if error:
+        span.set_status(backend.trace.StatusCode.ERROR)  # its text may quote the conversation
+    span.end(end)
+    backend.seconds.record(told["duration_ms"] / 1000, common)
+    for kind, count in spent.items():
+        backend.tokens.record(count, {**common, "gen_ai.token.type": kind})
+
+
+def _name_owner(
+    thread_id: str | None, resource_id: str | None, store_id: str | None
+) -> dict[str, str]:
+    """Return the attributes that say whose memory it is; a store is a record, or a user's all."""
+    names = {
+        "gen_ai.conversation.id": thread_id,
+        "enduser.id": resource_id,
+        "gen_ai.memory.store.id": store_id,
+    }
+    return {key: name for key, name in names.items() if name}
+
+
+def record_act(
+    events: Sequence[Mapping[str, Any]],
+    record: MemoryRecord,
+    thread_id: str | None,
+    resource_id: str | None,
+    began: int,
+) -> None:
+    """Record what a person did to memory, if it was done to an observation.
+
+    Args:
+        events: The update, whose first event is the act.
+        record: The memory before.
+        began: Nanoseconds since 1970.
+    """
+    if events[0]["type"] == "steered":
+        operation = _ACTS.get(events[0]["action"], "update_memory")
+        about = _name_owner(thread_id, resource_id, record["id"])
+        _record(operation, began, {**about, _COUNT: 1})
+
+
+def record_deletion(
+    thread_id: str | None, resource_id: str | None, store_id: str, began: int
+) -> None:
+    """Record that a thread, or a resource with all of its threads, was deleted."""
+    _record("delete_memory_store", began, _name_owner(thread_id, resource_id, store_id))
+
+
+def _record(operation: str, began: int, attributes: Mapping[str, Any]) -> None:
+    """Record an operation that is over."""
+    backend = _find_backend()
+    if backend is not None:
+        told = {"gen_ai.operation.name": operation, **attributes}
+        backend.tracer.start_span(operation, start_time=began, attributes=told).end()
+        backend.seconds.record((time.time_ns() - began) / 1e9, {"gen_ai.operation.name": operation})
+
+
+def record_search(
+    search: Callable[[], dict[str, Any]],
+    record: MemoryRecord,
+    thread_id: str,
+    resource_id: str | None,
+    mode: object,
+) -> dict[str, Any]:
+    """Return the answer to a call of recall, and record it as a span around what it asks.
+
+    Args:
+        search: Answers the call.
+        record: The memory of the thread.
+        mode: What a model asked for; anything but `threads` and `search` counts as `messages`.
+    """
+    backend = _find_backend()
+    if backend is None:
+        return search()
+    attributes = {
+        "gen_ai.operation.name": "search_memory",
+        **_name_owner(thread_id, resource_id, record["id"]),
+        "langgraph_om.recall.mode": mode if mode in ("threads", "search") else "messages",
+    }
+    with backend.tracer.start_as_current_span(
+        "search_memory",
+        attributes=attributes,
+        record_exception=False,  # its text may quote the conversation
+        set_status_on_exception=False,
+    ) as span:
+        try:
+            answer = search()
+        except Exception as error:
+            span.set_attribute("error.type", type(error).__name__)
+            span.set_status(backend.trace.StatusCode.ERROR)
+            raise
+        span.set_attribute(_COUNT, answer.get("count", 0))
+        return answer

@@ -15,14 +15,13 @@ from functools import partial
 from operator import is_
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import BaseMessage, SystemMessage
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_om.archive import StoreUse
 from langgraph_om.core.actor.in_sight import STATE_CHANNELS
 from langgraph_om.core.actor.prompt import assemble, find_day
 from langgraph_om.core.config.settings import NOTHING_IN_STATE, Identity, InState, Parts, Settings
-from langgraph_om.core.content.parts import is_summary
 from langgraph_om.core.content.text import write_json
 from langgraph_om.core.cycles.carry_out import (
     build_deferred,
@@ -31,7 +30,16 @@ from langgraph_om.core.cycles.carry_out import (
     take_in_results,
 )
 from langgraph_om.core.cycles.cycle import waive
-from langgraph_om.core.effects import EffectFlow, Show, Submit, Work
+from langgraph_om.core.effects import (
+    AskModel,
+    Call,
+    CallReply,
+    EffectFlow,
+    ModelReply,
+    Show,
+    Submit,
+    Work,
+)
 from langgraph_om.core.plan import Decision, plan, plan_the_rest
 from langgraph_om.core.record.fold import fold, is_folded
 from langgraph_om.core.record.record import complete_record
@@ -46,23 +54,18 @@ from langgraph_om.models.providers import (
     name_actor,
 )
 from langgraph_om.runtime.actor import Actor
-from langgraph_om.runtime.executors import (
-    Executor,
-    ForgettingExecutor,
-    InlineBuffering,
-)
+from langgraph_om.runtime.executors import Executor, InlineBuffering
 from langgraph_om.runtime.flows import RunContext, drive
-from langgraph_om.runtime.hooks import Hooks
-from langgraph_om.runtime.job_requests import build_request, carry_out_request, do_job
-from langgraph_om.runtime.run import Runs
-from langgraph_om.runtime.state import (
+from langgraph_om.runtime.hooks import Hooks, log_failures
+from langgraph_om.runtime.jobs import build_request, carry_out_request, do_job
+from langgraph_om.runtime.run import (
+    Runs,
     channel_of,
     conversation_of,
     read_stored_record,
     record_seen_from_outside,
     values_of,
 )
-from langgraph_om.runtime.telemetry import log_failures
 
 if TYPE_CHECKING:
     from langgraph_om.archive import SQLAlchemyArchive
@@ -160,18 +163,6 @@ class StepRunner:
         )
         raise TypeError(msg)
 
-    def warn_in_coroutine(self, method: str) -> None:
-        """Warn, once, where a method that asks models would hold up an event loop."""
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return
-        self.runs.warn_once(
-            "`%s` blocks the event loop until the models have answered; await `%s`",
-            method,
-            ".a".join(method.split(".")),
-        )
-
     # --- The run ---------------------------------------------------------------------------------
 
     def identity(self, config: RunnableConfig | None = None, *, thread_id: str = "") -> Identity:
@@ -217,17 +208,6 @@ class StepRunner:
         """Whether background jobs are not taken any more."""
         return bool(getattr(self.buffering, "is_closed", False))
 
-    def settings_in_force(self, record: MemoryRecord) -> Settings:
-        """Return the settings of a step: once closed, those of a memory that buffers nothing."""
-        settings = self.actor.settings_of(record)
-        if not self.is_closed or settings.thresholds.buffer_tokens is None:
-            return settings
-        self.runs.warn_once(
-            "the memory is closed and works without background jobs; a turn waits when its "
-            "messages or observations exceed `block_after`"
-        )
-        return replace(settings, thresholds=settings.thresholds.without_buffering())
-
     def context(
         self,
         config: RunnableConfig | None = None,
@@ -260,7 +240,7 @@ class StepRunner:
         """Inspect the conversation, log what failed, and show what happened."""
         around = RunScope(self) if scope is None else scope
         step = Step(
-            self.settings_in_force(record),
+            self.actor.settings_of(record),
             record,
             messages,
             identity,
@@ -276,7 +256,7 @@ class StepRunner:
             buffering_waits=not self.buffers_in_background,
         )
         log_failures(step.events)
-        if step.lost and not any(map(is_summary, step.messages)):  # of which the middleware warns
+        if step.lost:
             self._warn_of_loss(step)
         if record["id"] and step.record["log"] and self._unshown < _MOST_UNSHOWN:
             self._look_at_answers(step)
@@ -318,14 +298,17 @@ class StepRunner:
         return step if is_same else None
 
     def _warn_of_loss(self, step: Step) -> None:
-        """Warn, once for a thread, that something takes messages out before they are observed."""
+        """Warn, once, that something takes messages out before they are observed."""
         archived = self.archive is not None
-        rest = "only the archive has them" if archived else "memory knows nothing of them"
         self.runs.warn_once(
-            f"thread {step.record['thread_id']!r}: {len(step.lost)} message(s) of about "
-            f"{sum(step.lost)} tokens left the conversation before they were observed, and {rest}. "
-            f"If a hook, a node or the caller shortens the conversation, remove that: memory "
-            f"keeps the prompt short, at `message_tokens`"
+            "thread %r: %d message(s) of about %d tokens left the conversation before they were "
+            "observed, and %s. If a summarization middleware, a hook, a node or the caller "
+            "shortens the conversation, remove that: memory keeps the prompt short, at "
+            "`message_tokens`",
+            step.record["thread_id"],
+            len(step.lost),
+            sum(step.lost),
+            "only the archive has them" if archived else "memory knows nothing of them",
         )
 
     def _look_at_answers(self, step: Step) -> None:
@@ -352,21 +335,21 @@ class StepRunner:
 
     def decide(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> Decision:
         """Decide what is next, from a record in which everything is counted already."""
-        settings = self.settings_in_force(record)
+        settings = self.actor.settings_of(record)
         step = self._find_inspected(record, messages, settings)
         window = self._window(settings, record, messages) if step is None else step.window
         return plan(record, window, settings.thresholds, self.clock(), settings.parts)
 
     def decide_rest(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> Decision:
         """Decide what is next where all of a conversation shall be observed."""
-        settings = self.settings_in_force(record)
+        settings = self.actor.settings_of(record)
         return plan_the_rest(record, self._window(settings, record, messages), settings.thresholds)
 
     def work(
         self, record: MemoryRecord, messages: Sequence[BaseMessage], decision: Decision
     ) -> Work:
         """Return the cycle that carries out a decision, waiting for what it needs."""
-        settings = self.settings_in_force(record)
+        settings = self.actor.settings_of(record)
         window = self._window(settings, record, messages)
         flow = carry_out(settings, record, window, decision, self.clock())
         return Work(flow, record["turn"].get("waited_ms", 0) / 1000)
@@ -404,6 +387,11 @@ class StepRunner:
                     request=partial(build_request, job, messages, decision, now, actor),
                 )
             )
+            if not is_taken and self.is_closed:
+                self.runs.warn_once(
+                    "the memory is closed and works without background jobs; a turn waits when its "
+                    "messages or observations exceed `block_after`"
+                )
             if not is_taken and settings.parts.sharing is not None:
                 yield from settings.parts.sharing.release(record, decision.operation)
             started = job.start if is_taken else build_deferred(settings, record, window, job)
@@ -573,8 +561,7 @@ class StepRunner:
         Raises:
             Exception: Whatever the executor raises, such as errors of its server.
         """
-        if isinstance(self.buffering, ForgettingExecutor):
-            self.buffering.forget(thread_ids=thread_ids, resource_id=resource_id)
+        self.buffering.forget(thread_ids, resource_id)
 
     def close(self, timeout: float = 5.0) -> bool:
         """Start no more background jobs, and return whether those at work have ended in time."""
@@ -603,3 +590,29 @@ def list_store_uses(parts: Parts) -> frozenset[StoreUse]:
 def only_folding(events: Sequence[Event]) -> list[Event]:
     """Return the events that change memory."""
     return list(filter(is_folded, events))
+
+
+def check_health(runner: StepRunner, *, ask: bool) -> EffectFlow[list[str]]:
+    """Return what keeps a memory from working here, a sentence each.
+
+    Args:
+        ask: Whether the Observer's model is asked a question.
+    """
+    problems: list[str] = []
+    if runner.is_closed:
+        problems.append("the memory is closed and starts no background jobs")
+    if runner.archive is not None:
+        read = partial(runner.archive.thread, "om-check")
+        reached: CallReply = yield Call(read, "om_check", runner.deadline)
+        if reached.error is not None:
+            why = str(reached.error) or reached.failure
+            problems.append(f"the archive cannot be reached: {why}")
+    models = runner.models.list_models(runner.actor.find())
+    missing = {name: " and ".join(needs) for _, name, needs in models if needs}
+    problems += [f"memory's model {name!r} can't be asked: {why}" for name, why in missing.items()]
+    if ask and not problems:
+        question = HumanMessage("Are you there? Answer with one word.")
+        answer: ModelReply = yield AskModel("observer", [question])
+        if answer.error is not None:
+            problems.append(f"the Observer's model didn't answer: {answer.error}")
+    return problems

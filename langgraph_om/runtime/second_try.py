@@ -29,9 +29,8 @@ from langgraph_om.models.retries import (
     speaks_of_reasoning,
 )
 from langgraph_om.runtime.flows import afulfil, fulfil
-from langgraph_om.runtime.run import find_writer
+from langgraph_om.runtime.run import find_writer, record_of
 from langgraph_om.runtime.runner import StepRunner
-from langgraph_om.runtime.state import record_of
 
 AnswerT = TypeVar("AnswerT")
 MarkAnswer = Callable[[BaseMessage], BaseMessage]

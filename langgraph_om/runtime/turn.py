@@ -16,8 +16,8 @@ from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.parts import Part
+from langgraph_om.runtime.run import read_messages
 from langgraph_om.runtime.runner import RunScope, StepRunner
-from langgraph_om.runtime.state import read_messages
 
 FINISH: Final = "om_finish"
 """The node that takes the last step of a turn, after the Actor's answer; only where a feature asks

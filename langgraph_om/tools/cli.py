@@ -26,7 +26,7 @@ from langgraph_om.models.pool import ModelPool
 from langgraph_om.models.providers import Sampling
 from langgraph_om.parts import StatusData
 from langgraph_om.runtime.acting import Update
-from langgraph_om.tools.doctor import advise_on_price, diagnose, name_actor_of
+from langgraph_om.tools.doctor import Advice, advise_on_price, diagnose, name_actor_of
 from langgraph_om.tools.mcp import memory_server
 from langgraph_om.tools.opening import hide_password, open_archive, open_source
 from langgraph_om.tools.shown import describe_actor_window, list_acts, write_moment
@@ -208,6 +208,7 @@ async def doctor(job: Job) -> Answer:
     models = list(pool.list_models(runner.actor.find() or named or None))
     if pool.asks_actor:
         found.advice.extend(advise_on_price(named, messages, record))
+<<<<<<< HEAD
     value = {
         "sections": found.sections,
         "cacheHits": found.cache_hits,
@@ -215,6 +216,23 @@ async def doctor(job: Job) -> Answer:
         "models": [{"role": role, "model": name, "needs": needs} for role, name, needs in models],
         "advice": [{"kind": own.kind, "text": own.text} for own in found.advice],
     }
+=======
+    if job.args.memory:  # one of the command's own has no model to ask
+        found.advice.extend(Advice("health", problem) for problem in await memory.acheck())
+    if job.args.json:
+        write_value(
+            {
+                "sections": found.sections,
+                "cacheHits": found.cache_hits,
+                "actorWindow": status.get("actorWindow"),
+                "models": [
+                    {"role": role, "model": name, "needs": needs} for role, name, needs in models
+                ],
+                "advice": [{"kind": own.kind, "text": own.text} for own in found.advice],
+            }
+        )
+        return FOUND_SOMETHING if found.advice else DONE
+>>>>>>> 1d21de9b (runtime: executors without queues, jobs elsewhere in one room, doctor asks check(), one name for the prompt)
     total = sum(found.sections.values())
     parts = [(name, f"{n:,}", f"{n / total:.0%}") for name, n in found.sections.items()]
     hits = "not known" if found.cache_hits is None else f"{found.cache_hits:.0%} of the input"

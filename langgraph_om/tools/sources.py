@@ -34,8 +34,8 @@ from langgraph_om.handle import Updates
 from langgraph_om.models.retries import status_of
 from langgraph_om.runtime.acting import GraphThread, Update
 from langgraph_om.runtime.flows import afulfil
+from langgraph_om.runtime.run import values_of
 from langgraph_om.runtime.runner import StepRunner
-from langgraph_om.runtime.state import values_of
 from langgraph_om.tools.shown import list_usage
 
 LISTED: Final = 200

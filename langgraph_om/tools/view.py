@@ -28,8 +28,8 @@ from langgraph_om.core.tokens.counter import count_messages
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.parts import StatusData
+from langgraph_om.runtime.run import read_stored_record, values_of
 from langgraph_om.runtime.runner import StepRunner
-from langgraph_om.runtime.state import read_stored_record, values_of
 from langgraph_om.tools.shown import (
     Meter,
     count,

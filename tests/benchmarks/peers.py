@@ -278,7 +278,9 @@ def with_memory(
     *,
     recalls: bool,
 ) -> Agent:
-    graph = create_memory_agent(actor, [lookup], memory=memory, prompt=PROMPT, checkpointer=saver)
+    graph = create_memory_agent(
+        actor, [lookup], memory=memory, system_prompt=PROMPT, checkpointer=saver
+    )
     seen: list[str] = []
 
     def note() -> None:

@@ -233,7 +233,12 @@ def agent_of(kind: str, size: int, *, delta: bool) -> Iterator[tuple[Graph, Sqli
             graph = own_graph(model, saver, memory, kind, schema)
         else:
             graph = create_memory_agent(
-                model, [lookup], memory=memory, prompt=PROMPT, checkpointer=saver, delta=delta
+                model,
+                [lookup],
+                memory=memory,
+                system_prompt=PROMPT,
+                checkpointer=saver,
+                delta=delta,
             )
         messages, record = past(size)
         values: dict[str, Any] = {"messages": messages}

@@ -75,7 +75,7 @@ def build(door: str, model: Any, memory: ObservationalMemory, system: str = SYST
     saver = InMemorySaver()
     if door == "agent":
         return create_memory_agent(
-            model, [search], memory=memory, prompt=system, checkpointer=saver
+            model, [search], memory=memory, system_prompt=system, checkpointer=saver
         )
     if door == "middleware":
         return create_agent(

@@ -65,10 +65,8 @@ def worker(archive: Any, *, observation: Any = AHEAD, **options: Any) -> Observa
     return remembering(scripted(), Clock(), observation=observation, archive=archive, **options)
 
 
-def agent_with(
-    server: ServerDouble, archive: Any, *, observation: Any = AHEAD, **options: Any
-) -> Agent:
-    buffering = ServerBuffering(client=server, **options)
+def agent_with(server: ServerDouble, archive: Any, *, observation: Any = AHEAD) -> Agent:
+    buffering = ServerBuffering(client=server)
     return make_agent(
         "agent", InMemorySaver(), buffering=buffering, observation=observation, archive=archive
     )
@@ -161,7 +159,7 @@ def test_a_run_that_is_lost_is_missed_and_sent_again(archive: Any) -> None:
 def test_a_turn_that_waits_takes_a_job_back_that_has_not_begun(
     archive: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("langgraph_om.runtime.server._PATIENCE", 0.05)
+    monkeypatch.setattr("langgraph_om.runtime.jobs._PATIENCE", 0.05)
     server = ServerDouble()
     agent = agent_with(server, archive)
     cycle_id = first_job(agent)
@@ -169,23 +167,6 @@ def test_a_turn_that_waits_takes_a_job_back_that_has_not_begun(
     graph = worker_graph(worker(archive))
     assert graph.invoke(server.runs_given[0]["input"])["outcome"] == "withdrawn"
     assert archive.job(cycle_id).state == "expired"
-
-
-@pytest.mark.slow
-def test_there_is_room_for_so_many_and_the_turn_goes_on(archive: Any) -> None:
-    server = ServerDouble()
-    agent = agent_with(server, archive, max_pending=1)
-    first_job(agent)
-    parts = [
-        part for number in (1, 2, 3) for part in say(agent.graph, on_thread("u"), turn(number))
-    ]
-    assert "deferred" in {own["reason"] for own in of_kind(parts, "buffering-failed")}
-    assert len(server.runs_given) == 1
-    graph = worker_graph(worker(archive))
-    graph.invoke(server.runs_given[0]["input"])
-    for number in (4, 5):
-        say(agent.graph, on_thread("u"), turn(number))
-    assert len(server.runs_given) == 2
 
 
 @pytest.mark.slow
@@ -359,8 +340,6 @@ def test_what_cannot_be_meant_is_refused(archive: Any, caplog: pytest.LogCapture
         worker_graph(ObservationalMemory(model))
     with pytest.raises(ConfigurationError, match="`url` and `client`"):
         ServerBuffering("http://localhost", client=ServerDouble())
-    with pytest.raises(ConfigurationError, match="`max_pending` is 0"):
-        ServerBuffering(max_pending=0)
     with pytest.raises(ConfigurationError, match="has no archive"):
         ServerBuffering().peek("a")
     agent = make_agent(

@@ -117,21 +117,6 @@ def test_failure_is_seen_by_every_worker(archive: SQLAlchemyArchive) -> None:
     assert second.peek("c1") == FAILURE
 
 
-def test_job_that_waits_for_room_is_claimed_too(archive: SQLAlchemyArchive) -> None:
-    executor, other = worker(archive, workers=1), worker(archive)
-    first, second = Held(RESULT), Held(RESULT)
-    executor.submit("c1", "t:observation", first)
-    executor.submit("c2", "u:observation", second)
-    assert other.peek("c2") == "running"
-    assert second.runs == 0
-    # It is withdrawn: whoever waits does the work, and so may anybody else.
-    assert first.started.wait(60)
-    assert executor.wait("c2", 60) == "withdrawn"
-    assert other.peek("c2") == "expired"
-    first.let_go.set()
-    assert executor.flush(60)
-
-
 def test_a_job_that_outlasts_its_claim_counts_once(
     archive: SQLAlchemyArchive, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -182,20 +167,6 @@ def test_job_that_raises_is_begun_again_when_its_claim_ends(archive: SQLAlchemyA
     assert other.peek("c1") == "running"
     end_claims(archive)
     assert other.peek("c1") == executor.peek("c1") == "expired"
-
-
-def test_closed_worker_leaves_its_jobs_to_others(archive: SQLAlchemyArchive) -> None:
-    executor, other, work = worker(archive, workers=1), worker(archive), Held(RESULT)
-    executor.submit("c1", "t:observation", work)
-    assert work.started.wait(60)
-    executor.submit("c2", "u:observation", Held(RESULT))
-    assert other.peek("c2") == "running"
-    assert not executor.close(0.01)
-    assert other.peek("c2") == "expired"
-    assert other.peek("c1") == "running"
-    work.let_go.set()
-    assert executor.flush(60)
-    assert other.peek("c1") == RESULT
 
 
 def test_old_jobs_are_pruned(archive: SQLAlchemyArchive, monkeypatch: pytest.MonkeyPatch) -> None:

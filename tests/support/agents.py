@@ -279,7 +279,7 @@ def make_agent(
             model,
             [search],
             memory=memory,
-            prompt=SYSTEM,
+            system_prompt=SYSTEM,
             checkpointer=checkpointer,
             store=store,
             delta=door == "agent",

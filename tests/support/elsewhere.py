@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from langgraph_om import JobRequest
+from langgraph_om.core.content.message_keys import add_parents
 
 
 class Elsewhere:
@@ -52,3 +53,12 @@ class Elsewhere:
     def close(self, timeout: float = 5.0) -> bool:
         self.is_closed = True
         return self.flush()
+
+    def forget(self, thread_ids: Any, resource_id: str | None = None) -> None:
+        for cycle_id, sent in [*self.sent.items()]:
+            told = json.loads(sent)
+            threads = add_parents([told["thread_id"], *told["about"]])
+            is_its = resource_id is not None and told["resource_id"] == resource_id
+            if is_its or not threads.isdisjoint(thread_ids):
+                del self.sent[cycle_id]
+                self.results.pop(cycle_id, None)

@@ -159,19 +159,16 @@ _WHOSE: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def forgotten_jobs_are_not_known(probe: _Probe) -> None:
-    """With `forget`, jobs of threads and of a resource are deleted, and no others.
+    """Jobs of threads and of a resource can be deleted, and no others are.
 
     Of one that is done, a result that a second executor sees is the storage's to delete.
     """
-    forget = getattr(probe.executor, "forget", None)
-    if forget is None:
-        return
     taken = [job for job, whose in _WHOSE.items() if probe.submit(job, **whose)]
     assert probe.executor.flush(PATIENCE) is True
     kept, second = {job: probe.peek(job) for job in taken}, probe.make()
     try:
         is_shared = second.peek(probe.name(taken[0])) is not None if taken else True
-        forget(thread_ids=["a", "unknown"], resource_id="ana")
+        probe.executor.forget(thread_ids=["a", "unknown"], resource_id="ana")
         for job in taken:
             wanted = kept[job] if is_shared or job == "other-thread" else None
             assert probe.peek(job) == wanted, f"the job of the {job}"

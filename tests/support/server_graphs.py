@@ -1,8 +1,7 @@
 """What the servers of tests serve: an agent, memory's worker, and a note of what is done when.
 
 The environment says where the archive is (`OM_ARCHIVE`), where notes are written (`OM_NOTES`), how
-long a model takes (`OM_DELAY`, seconds), when jobs count as lost (`OM_LEASE`), and whether runs
-stay (`OM_KEEPS`).
+long a model takes (`OM_DELAY`, seconds), and when jobs count as lost (`OM_LEASE`).
 """
 
 from __future__ import annotations
@@ -75,7 +74,7 @@ SETTINGS: dict[str, Any] = {
     },
 }
 
-buffering = NotedBuffering(os.environ.get("OM_WORKERS"), keep_runs="OM_KEEPS" in os.environ)
+buffering = NotedBuffering(os.environ.get("OM_WORKERS"))
 buffering.share(ARCHIVE, LEASE)
 memory = ObservationalMemory(
     ScriptedChatModel(

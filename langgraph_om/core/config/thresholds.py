@@ -142,10 +142,6 @@ class Thresholds:
     """How large window and log might have grown before the limits were scaled down to the Actor's
     window; `None`: they are as configured."""
 
-    def without_buffering(self) -> Thresholds:
-        """Return the same limits for a memory that starts nothing in the background."""
-        return replace(self, buffer_tokens=None, reflect_buffer_at=None)
-
     def fit(self, room: int) -> Thresholds:
         """Return limits in the same proportions of which window and log together fit into a room.
 

@@ -33,7 +33,7 @@ def build(door: str, memory: ObservationalMemory, actor: Actor, saver: Saver) ->
             actor,
             [look_up],
             memory=memory,
-            prompt=SYSTEM,
+            system_prompt=SYSTEM,
             checkpointer=saver,
             delta=door == "agent",
         )

@@ -29,7 +29,12 @@ def plain_agent(clock: Clock, **options: Any) -> tuple[Any, Graph]:
     model = scripted()
     memory = remembering(model, clock, **options)
     graph = create_memory_agent(
-        model, [search], memory=memory, prompt=SYSTEM, checkpointer=InMemorySaver(), delta=False
+        model,
+        [search],
+        memory=memory,
+        system_prompt=SYSTEM,
+        checkpointer=InMemorySaver(),
+        delta=False,
     )
     return memory, graph
 

@@ -13,7 +13,7 @@ from langgraph.types import StateSnapshot
 from pydantic import BaseModel
 
 from langgraph_om import ConfigurationError
-from langgraph_om.runtime.state import conversation_of, values_of
+from langgraph_om.runtime.run import conversation_of, values_of
 from support.agents import make_agent, on_thread, talk, turns
 
 
