@@ -208,7 +208,8 @@ async def doctor(job: Job) -> Answer:
     models = list(pool.list_models(runner.actor.find() or named or None))
     if pool.asks_actor:
         found.advice.extend(advise_on_price(named, messages, record))
-<<<<<<< HEAD
+    if job.args.memory:  # one of the command's own has no model to ask
+        found.advice.extend(Advice("health", problem) for problem in await job.memory.acheck())
     value = {
         "sections": found.sections,
         "cacheHits": found.cache_hits,
@@ -216,23 +217,6 @@ async def doctor(job: Job) -> Answer:
         "models": [{"role": role, "model": name, "needs": needs} for role, name, needs in models],
         "advice": [{"kind": own.kind, "text": own.text} for own in found.advice],
     }
-=======
-    if job.args.memory:  # one of the command's own has no model to ask
-        found.advice.extend(Advice("health", problem) for problem in await memory.acheck())
-    if job.args.json:
-        write_value(
-            {
-                "sections": found.sections,
-                "cacheHits": found.cache_hits,
-                "actorWindow": status.get("actorWindow"),
-                "models": [
-                    {"role": role, "model": name, "needs": needs} for role, name, needs in models
-                ],
-                "advice": [{"kind": own.kind, "text": own.text} for own in found.advice],
-            }
-        )
-        return FOUND_SOMETHING if found.advice else DONE
->>>>>>> 1d21de9b (runtime: executors without queues, jobs elsewhere in one room, doctor asks check(), one name for the prompt)
     total = sum(found.sections.values())
     parts = [(name, f"{n:,}", f"{n / total:.0%}") for name, n in found.sections.items()]
     hits = "not known" if found.cache_hits is None else f"{found.cache_hits:.0%} of the input"
