@@ -75,8 +75,8 @@ _MAX_BODY: Final = 64 * 1024
 Prices = Mapping[str, Sequence[float]]
 """Dollars for a million tokens in and out, of `agent` and of `memory`; a third number is for tokens
 that the provider had in its cache."""
-_PRICES: Final = TypeAdapter[Prices](
-    dict[Literal["agent", "memory"], Annotated[list[float], Field(min_length=2, max_length=3)]],
+_PRICES: Final[TypeAdapter[Any]] = TypeAdapter(
+    dict[Literal["agent", "memory"], Annotated[list[float], Field(min_length=2, max_length=3)]]
 )
 Authorize = Callable[[Request, str | None], bool | Awaitable[bool]]
 """Given a request and the thread it is about, `None` for the list: whether it may be answered."""
@@ -145,13 +145,14 @@ def memory_app(
 
 def _read_prices(given: Prices | None) -> Prices:
     try:
-        return _PRICES.validate_python(given or {})
+        prices: Prices = _PRICES.validate_python(given or {})
     except ValidationError as error:
         msg = (
             f"`prices` is {given!r}; pass 'agent' and 'memory' with dollars for a million tokens, "
             f"in and out, such as {{'agent': (3, 15)}}"
         )
         raise ConfigurationError(msg) from error
+    return prices
 
 
 class _AnyThread(Convertor[str]):
