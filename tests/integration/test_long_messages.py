@@ -79,6 +79,35 @@ def test_all_of_it_is_shown_whoever_waits_for_it(scope: str, how: str) -> None:
     check_whole(model, result, "t")
 
 
+def told_of(number: int, who: str) -> str:
+    return f"MARK-{who}-{number} " + " ".join(f"word{at}" for at in range(60))
+
+
+@pytest.mark.parametrize("down", [range(20, 35), range(5, 60)])
+def test_an_outage_of_the_observer_covers_nothing_that_was_not_read(down: range) -> None:
+    read, turn = set[str](), -1
+
+    def observe(messages: list[BaseMessage]) -> str:
+        if turn in down:
+            msg = "503"
+            raise OSError(msg)
+        read.update(re.findall(r"MARK-\w+-\d+", messages[1].text))
+        return noting(messages)
+
+    memory = remember(ScriptedChatModel(observer=observe, reflector=noting), token_budget=3000)
+    said, record = list[BaseMessage](), None
+    for turn in range(70):
+        said.append(HumanMessage(told_of(turn, "user"), id=f"u{turn}"))
+        result = memory.step(record, said, thread_id="t")
+        record = result.record
+        said.append(AIMessage(told_of(turn, "agent"), id=f"a{turn}"))
+    shown = "\n".join(message.text for message in memory.step(record, said).messages)
+    told = set(re.findall(r"MARK-\w+-\d+", "\n".join(message.text for message in said)))
+    assert record is not None
+    assert record["log"]
+    assert {mark for mark in told - read if f"{mark} " not in shown} == set()
+
+
 OTHER = [
     *SAID,
     *(
