@@ -47,17 +47,13 @@ def evicting() -> Any:
     return remembering(scripted(), Clock(), archive="sqlite://", evict=True)
 
 
-@pytest.mark.parametrize(
-    ("schema", "reducer"), [(AddedState, "`add`"), (ReplacedState, "LastValue")]
-)
-def test_conversation_that_nothing_can_be_removed_from_is_refused(
-    schema: Any, reducer: str
-) -> None:
+@pytest.mark.parametrize("schema", [AddedState, ReplacedState])
+def test_conversation_that_nothing_can_be_removed_from_is_refused(schema: Any) -> None:
     builder: StateGraph[Any, Any, Any, Any] = StateGraph(schema)
     builder.add_node("agent", lambda state: state)
     with pytest.raises(ConfigurationError) as refused:
         add_observational_memory(builder, evicting())
-    for word in ("`evict`", "`messages`", reducer, "`add_messages`"):
+    for word in ("`evict`", "`messages`", "`add_messages`"):
         assert word in str(refused.value)
     assert "om_status" not in builder.nodes
 
@@ -70,7 +66,7 @@ def test_agent_whose_conversation_cannot_be_shortened_says_so_before_it_is_harme
         state_schema=AddedAgentState,
         checkpointer=InMemorySaver(),
     )
-    with pytest.raises(ConfigurationError, match=r"reducer `add` of the state's `messages`"):
+    with pytest.raises(ConfigurationError, match="reducer of the state's `messages`"):
         talk(graph, on_thread(), turns(1))
     kept = values(graph, on_thread())["messages"]
     assert [message.type for message in kept] == ["human"]

@@ -44,8 +44,8 @@ def test_what_no_database_keeps_is_left_out_of_texts_or_refused_by_field() -> No
     for _ in range(5000):
         deep = {"a": deep}
     for wrong, named in (
-        ({"a": {"b": float("nan")}}, "`a.b`: nan is no number"),
-        ('{"a": [1, -Infinity]}', "`a.1`: -inf is no number"),
+        ({"a": {"b": float("nan")}}, "`a.b`: nan is not a number"),
+        ('{"a": [1, -Infinity]}', "`a.1`: -inf is not a number"),
         ({"iban": 10**24}, "`iban`: the number is too large"),
         (deep, "`memory`"),
         ('{"a": ' * 60 + "1" + "}" * 60, "more than 50 levels"),
