@@ -57,7 +57,7 @@ def agent_model(messages: list[BaseMessage]) -> AIMessage:
 def main() -> None:
     model = ScriptedChatModel(
         actor=agent_model,
-        observer=ExtractiveObserver(words=24).reply,
+        observer=ExtractiveObserver().reply,
         reflector=ExtractiveReflector().reply,
     )
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:

@@ -47,6 +47,11 @@ class OneModel(Players):
         return self.one
 
 
+def split_ask(ask: str) -> tuple[str, str]:
+    question, _, keys = ask.rpartition(" = ")
+    return question, keys
+
+
 def converse(talks: list[Talk]) -> Conversation:
     """Return talks as one conversation, a day after the other, with what is asked of them."""
     day, number = datetime(2026, 5, 4, 9, tzinfo=UTC), count_from(1)
@@ -60,9 +65,9 @@ def converse(talks: list[Talk]) -> Conversation:
             sessions.append(Session(next(number), day, tuple(turns), opens=False))
             day += timedelta(days=1)
     questions = [
-        Question(f"{talk.name}-{at}", *ask.rsplit(" = ", 1), "single-hop", day)
+        Question(f"{talk.name}-{at}", question, keys, "single-hop", day)
         for talk in talks
-        for at, ask in enumerate(talk.asks)
+        for at, (question, keys) in enumerate(map(split_ask, talk.asks))
     ]
     return Conversation("talks", tuple(sessions), tuple(questions))
 
