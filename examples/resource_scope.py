@@ -27,7 +27,7 @@ THREADS = {
         "My blood pressure was 128 over 82, a little lower than in the autumn.",
     ],
     "work": [
-        "I moved from the billing team to the search team on 1 April; my lead is called Adaeze.",
+        "At work my lead is called Adaeze; on 1 April I moved to the search team.",
         "Our stand-up is at 10:15 now, and on Thursdays I work from the office in Ghent.",
         "The ranking service is written in Rust, which I am still learning.",
     ],
