@@ -262,18 +262,19 @@ class BackgroundBuffering(SharingExecutor):
             finished = [key for key, job in self._jobs.items() if job not in self._unfinished]
             for old in finished[: max(0, len(self._jobs) - _KEPT_RESULTS)]:
                 del self._jobs[old]
+        run = partial(contextvars.copy_context().run, self._run, job, work)
+        threading.Thread(target=run, name="om_buffer", daemon=True).start()
+        return True
+
+    def _begin(self, job: _Job) -> bool:
+        """Claim a job; not when another worker has it, or when it was forgotten meanwhile."""
         is_ours = self._claim(job)
         with self._lock:
-            job.has_begun = is_ours and job in self._unfinished
-            is_asked_again = not job.has_begun and cycle_id in self._jobs
-            if not job.has_begun:
-                self._end(job, None)
-        if job.has_begun:
-            run = partial(contextvars.copy_context().run, self._run, job, work)
-            threading.Thread(target=run, name="om_buffer", daemon=True).start()
-        elif is_ours and not is_asked_again:  # it was forgotten meanwhile
+            job.has_begun = is_ours and not job.is_forgotten
+            is_asked_again = job.is_forgotten and job.cycle_id in self._jobs
+        if is_ours and not job.has_begun and not is_asked_again:
             self._release(job)
-        return True
+        return job.has_begun
 
     def _claim(self, job: _Job) -> bool:
         """Ask for a job; it is this worker's when the archive fails."""
@@ -345,10 +346,10 @@ class BackgroundBuffering(SharingExecutor):
             self._lock.notify_all()
 
     def _run(self, job: _Job, work: JobWork) -> None:
-        """Run a job, and keep its result if it counts."""
+        """Claim and run a job, and keep its result if it counts."""
         result = None
         try:
-            result = work()
+            result = work() if self._begin(job) else None
         except BaseException:  # it is begun again when its claim ends
             logger.exception("a background job raised an error; its messages stay as they are")
         if result is None or job.is_forgotten or not self._share(job, result):

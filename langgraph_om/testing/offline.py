@@ -117,11 +117,29 @@ class OfflineChatModel(BaseChatModel):
     def _take(self, role: Role, messages: list[BaseMessage]) -> Reply:
         """Record the call and choose its answer."""
 
-    # LangChain does not tell `_stream` of whose call it is, where `stream` itself is called.
+    # LangChain does not tell `_stream` of whose call it is.
+
+    def invoke(
+        self,
+        input: LanguageModelInput,  # noqa: A002 its name in langchain
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> AIMessage:
+        """Answer once."""
+        return super().invoke(input, config, **{_ROLE: _read_role(config), **kwargs})
+
+    async def ainvoke(
+        self,
+        input: LanguageModelInput,  # noqa: A002 the same
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> AIMessage:
+        """Answer once, without blocking the event loop."""
+        return await super().ainvoke(input, config, **{_ROLE: _read_role(config), **kwargs})
 
     def stream(
         self,
-        input: LanguageModelInput,  # noqa: A002 its name in langchain
+        input: LanguageModelInput,  # noqa: A002 the same
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> Iterator[AIMessageChunk]:

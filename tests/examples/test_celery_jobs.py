@@ -5,6 +5,7 @@ from __future__ import annotations
 import runpy
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -36,7 +37,7 @@ def test_it_is_an_executor(name: str) -> None:
         def run(request: Any) -> Any:
             return run_job(request)
 
-        task = example["celery"].task(run, name="check", shared=False)
+        task = example["celery"].task(run, name=f"check_{uuid4()}", shared=False)
         made: Executor = example["CeleryBuffering"](task)
         return made
 

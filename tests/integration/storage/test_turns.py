@@ -123,7 +123,7 @@ def test_a_question_of_another_user_is_refused_before_it_is_answered(url: str) -
         talk.say("First?")
         talk.during = []
         bob: Any = {"configurable": {"thread_id": "t", "resource_id": "bob"}}
-        with pytest.raises(ConfigurationError, match="another resource"):
+        with pytest.raises(ConfigurationError, match="belongs to another"):
             talk.agent.invoke({"messages": [("user", "Second?")]}, bob)
         assert not talk.during
 
