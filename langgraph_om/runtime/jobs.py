@@ -9,6 +9,7 @@ import asyncio
 import json
 import logging
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -258,7 +259,7 @@ class ServerBuffering(SharingExecutor):
 
     def begin_anew(self) -> None:
         """Begin without connections and jobs; those of a process that forked are its own."""
-        self._client = self._given
+        self._lock, self._client = threading.Lock(), self._given
         self._sent: deque[str] = deque(maxlen=_MOST_AWAITED)
 
     def _find_archive(self) -> SQLAlchemyArchive:
@@ -278,7 +279,8 @@ class ServerBuffering(SharingExecutor):
                 raise ConfigurationError(msg)
             # Of this process the client is asynchronous alone; the loop around may be the server's.
             return in_thread(lambda: asyncio.run(_ask_here(ask)), "om_server").result()
-        self._client = self._client or _make_client(self._url)
+        with self._lock:
+            self._client = self._client or _make_client(self._url)
         return ask(self._client)
 
     # --- Sending ---------------------------------------------------------------------------------

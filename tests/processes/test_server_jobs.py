@@ -370,6 +370,7 @@ async def test_runs_tell_of_their_jobs_until_their_thread_is_deleted(tmp_path: P
             memory = memory_elsewhere(place, server)
             await memory.adelete_thread(threads[0])
             left = [await sent_for(client, thread) for thread in threads]
+            memory.close()
         check_log(server.log)
         server.kill()
     assert kept
