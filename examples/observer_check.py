@@ -56,7 +56,9 @@ PREFIX = 4
 SECOND = "could not be used"
 """In a question to the Observer: its first answer was not readable."""
 NUMBER = re.compile(r"\d[\w.:/-]*\w|\d")
-HEAD = re.compile(r"^[^\w(]*(?:\(\d\d:\d\d\))?|\((?:meaning|estimated)[^)]*\)", re.MULTILINE)
+HEAD = re.compile(
+    r"^[^\w(]*|(?:\w+(?: #\d+)? )?\(\d\d:\d\d\):?|\((?:meaning|estimated)[^)]*\)", re.MULTILINE
+)
 EDIT = re.compile(r"^\W*(?:drop\b|\d+(?:\s*\+\s*\d+)*:)", re.MULTILINE)
 UNREADABLE = ("unreadable at first", "unreadable at second")
 FEW_TOKENS = {"message_tokens": 350}
