@@ -70,7 +70,7 @@ def move_thread(
     The archive goes first, in one transaction: from then on it answers the new owner, and refuses
     who writes for the former one. The store's texts follow, which are shown to nobody meanwhile.
     """
-    archive, meaning = runner.archive, runner.settings.parts.meaning or Meaning()
+    archive, meaning = runner.archive, _find_meaning(runner)
     if archive is None:
         msg = (
             f"the thread {thread_id!r} cannot be moved: without an `archive` a thread is whose the "
@@ -110,6 +110,17 @@ def _delete_checkpoints(checkpointer: Any, thread_ids: Sequence[str]) -> Request
         yield from call_graph(checkpointer.delete_thread, checkpointer.adelete_thread, thread_id)
 
 
+def _find_meaning(runner: StepRunner) -> Meaning:
+    """Return what deletes from a store, in a memory that puts nothing there, too."""
+    return runner.settings.parts.meaning or Meaning()
+
+
+def _record_thread(runner: StepRunner, thread_id: str, resource_id: str | None, began: int) -> None:
+    """Record that a thread is deleted; `began` is in nanoseconds since 1970."""
+    store_id = derive_id("om", runner.settings.scope, thread_id, resource_id)
+    record_deletion(thread_id, resource_id, store_id, began)
+
+
 def _erase_thread(
     runner: StepRunner, thread_id: str, resource_id: str | None, store: Any
 ) -> list[str]:
@@ -118,10 +129,9 @@ def _erase_thread(
     if parts.archive is not None:
         owner = parts.archive.erase_thread(thread_id, resource_id, runner.clock)
     if store is not None:
-        (parts.meaning or Meaning()).delete_thread(thread_id, owner, store)
+        _find_meaning(runner).delete_thread(thread_id, owner, store)
     runner.forget([thread_id])
-    store_id = derive_id("om", runner.settings.scope, thread_id, owner)
-    record_deletion(thread_id, owner, store_id, began)
+    _record_thread(runner, thread_id, owner, began)
     return _list_archived(runner, owner) if owner and _is_shown_in_others(runner, owner) else []
 
 
@@ -159,7 +169,7 @@ def _erase_resource(
     if parts.archive is not None:
         parts.archive.erase_resource(resource_id)
     if store is not None:
-        (parts.meaning or Meaning()).delete_resource(resource_id, threads, store)
+        _find_meaning(runner).delete_resource(resource_id, threads, store)
         delete_stored(store, resource_id)
     runner.forget(threads, resource_id)
     record_deletion(None, resource_id, resource_id, began)
@@ -272,8 +282,7 @@ def prune(
             continue  # in a dry run
         act = partial(archive.aged, thread.id)
         if not dry_run:
-            meaning = runner.settings.parts.meaning or Meaning()
-            act = partial(_prune_messages, archive, meaning, store, thread)
+            act = partial(_prune_messages, archive, _find_meaning(runner), store, thread)
         old = yield from call_function(
             partial(act, before, keep_observations=keep_observations), "om_prune"
         )
@@ -296,9 +305,8 @@ def _prune_threads(runner: StepRunner, before: datetime, store: Any) -> list[str
         if parts.archive is not None and owner and _has_log(runner, owner):
             parts.archive.erase_thread(thread.id, owner, runner.clock)
         if store is not None:
-            (parts.meaning or Meaning()).delete_thread(thread.id, owner, store)
-        store_id = derive_id("om", runner.settings.scope, thread.id, owner)
-        record_deletion(thread.id, owner, store_id, began)
+            _find_meaning(runner).delete_thread(thread.id, owner, store)
+        _record_thread(runner, thread.id, owner, began)
     ids = [thread.id for thread in gone]
     runner.forget(ids)
     if ids:

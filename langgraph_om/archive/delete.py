@@ -200,11 +200,13 @@ class Deletion(Database):
             gone = update(message_rows).where(is_its, *_is_old(before))
             connection.execute(gone.values(digest=GONE, body=GONE, is_visible=False))
             _delete_texts_of_gone(connection, thread_id)
+            groups = delete(group_rows).where(group_rows.c.thread_id == thread_id)
+            texts = delete(text_rows).where(
+                text_rows.c.thread_id == thread_id, text_rows.c.kind == "observations"
+            )
             for ids in split_into_chunks([*aged.groups]):
-                for table, column in ((group_rows, group_rows.c.id), (text_rows, text_rows.c.key)):
-                    is_group = (table.c.thread_id == thread_id, column.in_(ids))
-                    kind = () if table is group_rows else (text_rows.c.kind == "observations",)
-                    connection.execute(delete(table).where(*is_group, *kind))
+                connection.execute(groups.where(group_rows.c.id.in_(ids)))
+                connection.execute(texts.where(text_rows.c.key.in_(ids)))
             if not keep_observations and (aged.messages or aged.groups):
                 _note_deletion(connection, PRUNED, thread_id, locked.resource_id)
                 _prune_record(connection, locked.resource_id)
@@ -381,11 +383,7 @@ def _delete_threads(connection: Connection, thread_ids: list[str]) -> None:
 
 
 def _note_deletion(
-    connection: Connection,
-    kind: Deleted,
-    key: str,
-    resource_id: str | None,
-    beyond: int = 0,
+    connection: Connection, kind: Deleted, key: str, resource_id: str | None, beyond: int = 0
 ) -> None:
     """Note that a thread or a resource is deleted, or pruned, once more if it was before.
 
