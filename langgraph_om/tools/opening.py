@@ -43,6 +43,8 @@ async def open_source(args: Namespace, graph: Any, runner: StepRunner) -> AsyncI
             saver = _open_saver(args.checkpointer, stack)
             if graph is None:
                 saver.serde = StrictSerializer()
+                # LangGraph logs the names that this one refuses as the file has them.
+                logging.getLogger("langgraph.checkpoint.serde").setLevel(logging.CRITICAL)
                 builder = StateGraph(ObservationalMemoryState).add_node("read", lambda _: {})
                 graph = builder.set_entry_point("read").compile()
             # The agent's own graph trusts its database, as in the agent.
@@ -128,8 +130,6 @@ class StrictSerializer(JsonPlusSerializer):
     """
 
     def __init__(self) -> None:
-        # It logs the names that it refuses as the file has them.
-        logging.getLogger("langgraph.checkpoint.serde").setLevel(logging.CRITICAL)
         # Without these arguments LangGraph allows every type, unless the environment forbids it.
         super().__init__(
             pickle_fallback=False, allowed_json_modules=None, allowed_msgpack_modules=None
