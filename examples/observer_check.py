@@ -305,13 +305,19 @@ def write_table(name: str, runs: Sequence[Sequence[dict[str, Any]]]) -> str:
     return "\n".join(lines)
 
 
-def read_options(arguments: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Measure a model as memory's Observer.")
+def add_model(parser: argparse.ArgumentParser, *, runs: int) -> None:
+    """Add the options that say which model is asked, and how often."""
     option = parser.add_argument
     option("--model", metavar="PROVIDER:NAME", help="default: doubles, which prove nothing")
     option("--settings", type=json.loads, default={}, metavar="JSON", help="of the model's client")
+    option("--runs", type=count, default=runs, metavar="N", help="default: %(default)s")
+
+
+def read_options(arguments: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measure a model as memory's Observer.")
+    option = parser.add_argument
+    add_model(parser, runs=3)
     option("--talk", action="append", metavar="NAME", help="a file of talks/; may be repeated")
-    option("--runs", type=count, default=3, metavar="N", help="default: %(default)s")
     option("--rest", action="store_true", help="also titles, values, reflection, recall, threads")
     option("--json", type=Path, metavar="FILE", help="figures, logs and answers are written there")
     return parser.parse_args(arguments)

@@ -22,14 +22,12 @@ from statistics import mean
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import observer_check
-from evaluation.command import count
 from evaluation.comparing import ARMS
 from evaluation.formats import Conversation, Question, Session, Turn
 from evaluation.memories import Players, Setup, remember
 from evaluation.rules import system_prompt
 from evaluation.spending import Meter
-from observer_check import TALKS, Talk, has, normalize
+from observer_check import TALKS, Talk, add_model, has, normalize, open_model
 
 CHOSEN = [arm for arm in ARMS if arm != "deepagents"]
 ROOM = 700
@@ -96,13 +94,11 @@ def ask_all(model: Any, arm: str, conversation: Conversation) -> Iterator[dict[s
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Ask one model in every role what was said.")
     option = parser.add_argument
-    option("--model", metavar="PROVIDER:NAME", help="default: doubles, which prove nothing")
-    option("--settings", type=json.loads, default={}, metavar="JSON", help="of the model's client")
-    option("--runs", type=count, default=1, metavar="N", help="default: %(default)s")
+    add_model(parser, runs=1)
     option("--arms", default=",".join(CHOSEN), help="default: %(default)s")
     option("--json", type=Path, metavar="FILE", help="questions and answers are written there")
     options = parser.parse_args(arguments)
-    model = observer_check.open_model(options.model, options.settings)
+    model = open_model(options.model, options.settings)
     talks = [Talk(path) for path in sorted(TALKS.glob("*_english.toml"))]
     came: list[dict[str, Any]] = []
     print("| memory | right, mean | least to most | of |\n|---|---|---|---|")
