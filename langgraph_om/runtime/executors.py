@@ -187,6 +187,8 @@ class SharingExecutor(Executor):
 # --- In threads ----------------------------------------------------------------------------------
 
 _KEPT_RESULTS: Final = 1024
+_CLAIM_PATIENCE: Final = 1.0
+"""Seconds that a turn waits for the archive's answer at most; the job goes on waiting alone."""
 
 
 @dataclass(eq=False)
@@ -264,6 +266,12 @@ class BackgroundBuffering(SharingExecutor):
                 del self._jobs[old]
         run = partial(contextvars.copy_context().run, self._run, job, work)
         threading.Thread(target=run, name="om_buffer", daemon=True).start()
+        if self.archive is not None:
+            # Another worker that goes on with the thread would take an unclaimed job for lost.
+            with self._lock:
+                self._lock.wait_for(
+                    lambda: job.has_begun or job not in self._unfinished, _CLAIM_PATIENCE
+                )
         return True
 
     def _begin(self, job: _Job) -> bool:
@@ -271,6 +279,7 @@ class BackgroundBuffering(SharingExecutor):
         is_ours = self._claim(job)
         with self._lock:
             job.has_begun = is_ours and not job.is_forgotten
+            self._lock.notify_all()
             is_asked_again = job.is_forgotten and job.cycle_id in self._jobs
         if is_ours and not job.has_begun and not is_asked_again:
             self._release(job)
