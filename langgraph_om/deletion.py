@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_om.archive import IN_STORE, ArchivedThread, StoreUse
-from langgraph_om.archive.types import Aged, describe_shared_log
+from langgraph_om.archive.types import Aged
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.message_keys import add_parents, derive_id
 from langgraph_om.core.effects import Requests, call_function, call_graph
 from langgraph_om.errors import ConfigurationError
+from langgraph_om.features.archive import leave_log
 from langgraph_om.features.meaning import Meaning
 from langgraph_om.features.working_store import delete_stored
 from langgraph_om.runtime.acting import GraphThread
@@ -77,12 +78,12 @@ def move_thread(
             f"run says; run it with the other `resource_id`"
         )
         raise ConfigurationError(msg)
-    if runner.settings.scope == "resource":
-        raise ConfigurationError(describe_shared_log(thread_id, resource_id or to_resource_id))
     would = f"would stay the former owner's; the thread {thread_id!r} is not moved yet"
     _check_store(runner, ["index"], store, would)
     meaning.flush()
     archive.move_thread(thread_id, resource_id, to_resource_id)
+    if resource_id is not None:
+        leave_log(archive, resource_id, thread_id, runner.clock())
     if store is not None:
         meaning.move_thread(thread_id, resource_id, to_resource_id, store)
     runner.forget([thread_id])
@@ -212,12 +213,9 @@ def _erase_if_free(runner: StepRunner, thread_id: str, resource_id: str) -> bool
 
 def _is_shown_in_others(runner: StepRunner, resource_id: str) -> bool:
     """Return whether what is known of a thread is shown in others of its resource, too."""
-    return _has_log(runner, resource_id) or runner.settings.parts.inject is not None
-
-
-def _has_log(runner: StepRunner, resource_id: str) -> bool:
-    """Return whether the threads of a resource share a log."""
-    return runner.archive is not None and runner.archive.record_revision(resource_id) > 0
+    has_log = runner.archive is not None and runner.archive.record_revision(resource_id) > 0
+    parts = runner.settings.parts
+    return has_log or parts.sharing is not None or parts.inject is not None
 
 
 def _list_archived(runner: StepRunner, resource_id: str) -> list[str]:
@@ -302,8 +300,8 @@ def _prune_threads(runner: StepRunner, before: datetime, store: Any) -> list[str
     gone = [] if archive is None else archive.prune_threads(before)
     for thread in gone:
         owner = thread.resource_id
-        if parts.archive is not None and owner and _has_log(runner, owner):
-            parts.archive.erase_thread(thread.id, owner, runner.clock)
+        if archive is not None and owner is not None:
+            leave_log(archive, owner, thread.id, runner.clock())
         if store is not None:
             _find_meaning(runner).delete_thread(thread.id, owner, store)
         _record_thread(runner, thread.id, owner, began)

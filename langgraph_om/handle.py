@@ -340,8 +340,8 @@ class ThreadMemory:
         """Observe the rest of the thread now, because its session ends.
 
         Waits for its jobs, puts their results into the log, and observes the rest, however little
-        it is. With a shared log, the other threads then know it. A tool call without an answer
-        stays.
+        it is. With `scope="resource"`, the other threads then know it. A tool call without an
+        answer stays.
 
         Returns:
             The result; `error` says why something is left. With memory

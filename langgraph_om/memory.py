@@ -628,8 +628,8 @@ class ObservationalMemory(metaclass=NoMiddleware):
 
         Returns:
             The threads that may still hold words of it in their checkpoints: itself without a
-            `checkpointer`, and others of its resource if they share a log, or are shown what was
-            said in it. Their newest checkpoint has these words until their next turn,
+            `checkpointer`, and others of its resource if they are shown what is known of it, or
+            what was said in it. Their newest checkpoint has these words until their next turn,
             former ones for good.
 
         Raises:

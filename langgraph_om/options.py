@@ -43,7 +43,7 @@ from langgraph_om.features.inject import Injecting
 from langgraph_om.features.meaning import Meaning
 from langgraph_om.features.previews import PreviewRule, Previews
 from langgraph_om.features.recall import Recall
-from langgraph_om.features.shared_log import SharedLogs
+from langgraph_om.features.sharing import Sharing
 from langgraph_om.features.titles import Titles
 from langgraph_om.features.working_memory import KnownOfUser, WorkingMemory
 from langgraph_om.models.model_value import ModelValue
@@ -266,9 +266,8 @@ class MemoryOptions(Group):
     The title is renewed when the Observer suggests another. `set_title` sets one that memory never
     changes."""
     scope: Scope = "thread"
-    """Whether each thread has its own observations (`"thread"`), or all threads of a user share
-    theirs (`"resource"`, which needs an `archive`). With a shared log, the agent also sees the
-    newest words of the user's other threads."""
+    """What the agent is shown: its own thread (`"thread"`), or also what is known from the user's
+    other threads, and their newest words (`"resource"`, which needs an `archive`)."""
 
     if not TYPE_CHECKING:  # type checkers and editors are to see the options
 
@@ -360,7 +359,7 @@ def choose_parts(
         titles=Titles(TitleConfig.read(options.thread_title) if makes_titles else None),
         archive=Archiving(archive) if archive is not None else None,
         evict=Evicting() if options.evict else None,
-        sharing=SharedLogs() if options.scope == "resource" else None,
+        sharing=Sharing() if options.scope == "resource" else None,
         meaning=meaning,
         recall=recall,
         working=KnownOfUser(working) if working is not None else None,

@@ -11,7 +11,7 @@ from typing import Any, Literal, NotRequired
 from typing_extensions import TypedDict
 
 Scope = Literal["thread", "resource"]
-"""Whose log it is: the thread's own, or one that all threads of a resource share."""
+"""What the Actor is shown: its own thread, or what the user's other threads know as well."""
 
 Trigger = Literal["threshold", "idle", "provider", "request"]
 """Why prepared work takes effect: a threshold was reached, the conversation goes on after a pause,

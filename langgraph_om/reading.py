@@ -312,9 +312,8 @@ def list_groups(record: MemoryRecord) -> list[Group]:
 
 
 def find_thread(group: Group, record: MemoryRecord) -> str:
-    """Return the thread that a group is about; with a shared log it may be another one."""
-    is_shared = record["scope"] == "resource"
-    return (group["thread_id"] if is_shared else None) or record["thread_id"]
+    """Return the thread that a group is about; in a user's log it may be any."""
+    return record["thread_id"] or group["thread_id"] or ""
 
 
 # --- The archive ---------------------------------------------------------------------------------
@@ -339,8 +338,6 @@ class ArchiveSource(Source):
     """
     logs: dict[str, set[str]] = field(default_factory=dict)
     """By thread id, the ids of the observations that stand in logs, as far as they are known."""
-    knows_all: bool = False
-    """Whether no other thread has observations, as the log is a shared one."""
     _found: dict[str, ArchivedThread | None] = field(init=False, default_factory=dict)
     """The threads that were looked up for this answer."""
 
@@ -424,14 +421,12 @@ class ArchiveSource(Source):
         return [
             hit
             for hit in found
-            if self.may_read(hit.thread_id)
-            and not _is_hidden(hit, self, asked)
-            and (not self.knows_all or hit.found.kind == "message" or self.is_standing(hit))
+            if self.may_read(hit.thread_id) and not _is_hidden(hit, self, asked)
         ][: asked.most]
 
     def is_standing(self, hit: ArchivedHit) -> bool:
         log, thread_id = self.logs.get(hit.thread_id), hit.thread_id
-        if log is None and not self.knows_all:
+        if log is None:
             found = self.archive.groups(thread_id=thread_id, limit=MAX_GROUPS_READ, in_log=True)
             log = self.logs[thread_id] = {group["id"] for group in found}
         return log is not None and hit.found.key in log
@@ -471,7 +466,7 @@ def read_archive(
     """Return an archive as a source.
 
     Args:
-        record: What is known of the thread or, where threads share a log, of that; `None`: nothing.
+        record: What is known of the thread; `None`: nothing.
     """
     logs: dict[str, set[str]] = {}
     if record is not None:
@@ -487,7 +482,6 @@ def read_archive(
         is_shared=is_shared,
         branch=None if record is None else record.get("branch"),
         logs=logs,
-        knows_all=record is not None and record["scope"] == "resource",
     )
 
 

@@ -14,7 +14,6 @@ from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.effects import Requests, call_function
 from langgraph_om.core.record.record import find_label
 from langgraph_om.core.search import Filter, Kind, cut_excerpt, query_words
-from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.reading import SearchRequest, Source, read_archive, read_limits, read_state
 from langgraph_om.reading import search as find
@@ -153,24 +152,12 @@ def search_archive(
         settings,
         archive,
         who,
-        _read_shared_log(settings, archive, who),
+        None,
         is_shared=not thread_id,
         meaning=None if store is None else settings.parts.meaning,
         store=store,
     )
     return _show(source, asked)
-
-
-def _read_shared_log(
-    settings: Settings, archive: SQLAlchemyArchive, who: Identity
-) -> MemoryRecord | None:
-    """Return the log that a user's threads share; `None` where they do not."""
-    known = archive.thread(who.thread_id) if who.resource_id is None else None
-    resource = known.resource_id if known is not None else who.resource_id
-    sharing = settings.parts.sharing
-    if sharing is None or resource is None:
-        return None
-    return next(iter(sharing.read_history(archive, resource, 1)), None)
 
 
 def search_thread(

@@ -18,7 +18,7 @@ from langgraph_om.archive.types import (
     JobView,
     ListedThread,
     StoreUse,
-    ThreadEnd,
+    UnobservedThread,
 )
 
 if typing.TYPE_CHECKING:
@@ -34,7 +34,7 @@ __all__ = [
     "ListedThread",
     "SQLAlchemyArchive",
     "StoreUse",
-    "ThreadEnd",
+    "UnobservedThread",
 ]
 
 

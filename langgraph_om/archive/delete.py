@@ -35,14 +35,7 @@ from langgraph_om.archive.threads import (
     select_idle_threads,
     split_into_chunks,
 )
-from langgraph_om.archive.types import (
-    PRUNED,
-    Aged,
-    ArchivedThread,
-    Deleted,
-    StoreUse,
-    describe_shared_log,
-)
+from langgraph_om.archive.types import PRUNED, Aged, ArchivedThread, Deleted, StoreUse
 from langgraph_om.archive.values import check_name
 from langgraph_om.core.config.options import check_seconds
 from langgraph_om.core.record.record import find_end
@@ -70,14 +63,13 @@ class Deletion(Database):
             to_resource_id: Whose it is to be.
 
         Raises:
-            ConfigurationError: When there is no such thread, it runs within another one, it is
-                neither the one's nor the other's, or one of them has a log that threads share.
+            ConfigurationError: When there is no such thread, it runs within another one, or it is
+                neither the one's nor the other's.
         """
         check_name("to_resource_id", to_resource_id)
         with self._writing("move a thread") as connection:
             threads = _lock_with_inner(connection, thread_id)
             _check_move(threads, thread_id, resource_id, to_resource_id)
-            _refuse_shared_logs(connection, thread_id, resource_id, to_resource_id)
             moved = [
                 row
                 for row in threads
@@ -350,14 +342,6 @@ def _check_move(
     else:
         return
     raise ConfigurationError(msg)
-
-
-def _refuse_shared_logs(connection: Connection, thread_id: str, *resource_ids: str | None) -> None:
-    """Refuse to take a thread out of a log that threads share, or into one."""
-    whose = record_rows.c.resource_id
-    found = connection.execute(select(whose).where(whose.in_([*filter(None, resource_ids)])))
-    for owner in found.scalars():
-        raise ConfigurationError(describe_shared_log(thread_id, owner))
 
 
 def _delete_jobs(connection: Connection, thread_ids: list[str]) -> None:

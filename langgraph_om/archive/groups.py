@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, func, insert, select, update
 
@@ -39,6 +39,8 @@ class Groups(Database):
         log: Sequence[str] | None = None,
         *,
         deletion: int | None = None,
+        observed: str | Literal[False] | None = False,
+        behind: str | Literal[False] | None = False,
     ) -> list[str]:
         """Keep the observation groups that are not there yet, and return their ids.
 
@@ -53,6 +55,10 @@ class Groups(Database):
             log: The ids of all groups that the thread's log has now; others of the thread are
                 history, which no search finds. `None`: as it was told last, and these.
             deletion: As for `append`.
+            observed: The key of the thread's newest observed message, `None` for none. `False`: as
+                it was told last.
+            behind: The one before, by which another thread's work is refused that comes too late:
+                where it is another one by now, nothing is kept. `False`: it does not matter.
 
         Raises:
             ArchiveLacksError: As `append`.
@@ -63,15 +69,16 @@ class Groups(Database):
         for group in groups:
             check_name("id", group.get("id"))
             body = encode_json(group)
-            observed = _read_observed_at(group, now)
-            rows.setdefault(group["id"], {"id": group["id"], "observed": observed, "body": body})
+            at = _read_observed_at(group, now)
+            rows.setdefault(group["id"], {"id": group["id"], "observed": at, "body": body})
         with self._writing("add groups") as connection:
             if resource_id is not None:  # a new thread has no row that its deletion could see
                 hold_name(connection, "resource", resource_id)
             thread = lock_thread(connection, thread_id, resource_id, now)
             check_deletion(connection, thread_id, resource_id, deletion)
             owner = thread.resource_id if resource_id is None else resource_id
-            if is_left_of_deleted(connection, [thread_id], owner):
+            is_late = behind is not False and thread.observed != behind
+            if is_late or is_left_of_deleted(connection, [thread_id], owner):
                 connection.rollback()  # the thread's row too
                 return []
             of_thread = select(group_rows.c.id).where(group_rows.c.thread_id == thread_id)
@@ -88,6 +95,9 @@ class Groups(Database):
                 put_texts(connection, build_group_texts(thread_id, owner, new))
             if log is not None:
                 _set_log(connection, thread_id, {*log})
+            if observed is not False and observed != thread.observed:
+                is_it = thread_rows.c.id == thread_id
+                connection.execute(update(thread_rows).where(is_it).values(observed=observed))
         return [row["id"] for row in new]
 
     def groups(
@@ -121,6 +131,36 @@ class Groups(Database):
             query = query.where(group_rows.c.in_log)
         with self._reading("read groups") as connection:
             return [json.loads(body) for body in connection.execute(query).scalars()]
+
+    def log_ids(self, resource_id: str) -> dict[str, list[str]]:
+        """Return the ids of the groups that the logs of a resource's threads have.
+
+        By thread, the one that was observed last first, and the newest group of each first.
+        """
+        place = group_rows.c
+        query = (
+            select(place.thread_id, place.id)
+            .where(place.resource_id == resource_id, place.in_log)
+            .order_by(place.observed.desc(), place.ordinal.desc())
+        )
+        found: dict[str, list[str]] = {}
+        with self._reading("list groups") as connection:
+            for thread_id, group_id in connection.execute(query):
+                found.setdefault(thread_id, []).append(group_id)
+        return found
+
+    def read_groups(self, resource_id: str, ids: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
+        """Return groups in the logs of a resource's threads, by thread, newest observed first."""
+        place = group_rows.c
+        query = select(place.thread_id, place.body, place.observed, place.ordinal).where(
+            place.resource_id == resource_id, place.in_log
+        )
+        with self._reading("read groups") as connection:
+            rows = [*fetch_in_chunks(connection, query, place.id, [*ids])]
+        found: dict[str, list[dict[str, Any]]] = {}
+        for row in sorted(rows, key=lambda row: (row.observed, row.ordinal), reverse=True):
+            found.setdefault(row.thread_id, []).append(json.loads(row.body))
+        return found
 
 
 def _read_observed_at(group: Mapping[str, Any], now: datetime) -> datetime:

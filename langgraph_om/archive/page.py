@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Final
 
 from langchain_core.messages import BaseMessage, RemoveMessage
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, and_, or_, select
 
 from langgraph_om.archive.database import Database
 from langgraph_om.archive.tables import GONE, message_rows, thread_rows
@@ -157,6 +157,25 @@ class Pages(Database):
             place = path.choose(select_places(connection, thread_id, [key])[key])
             rows = [] if place is None else _read_contents(connection, thread_id, [place])
         return _read_message(rows[0], path) if rows else None
+
+    def spans(self, spans: Sequence[tuple[str, int, int]]) -> dict[str, list[ArchivedMessage]]:
+        """Return messages of current branches, by thread, in order; none that was pruned.
+
+        Args:
+            spans: Per thread its id, the first position, and the one to end before; at least one.
+        """
+        place = message_rows.c
+        parts = (
+            and_(place.thread_id == key, place.position >= start, place.position < stop)
+            for key, start, stop in spans
+        )
+        is_there = (place.is_current, place.digest != GONE)
+        query = select(*_SHOWN).where(*is_there, or_(*parts)).order_by(place.position)
+        found: dict[str, list[ArchivedMessage]] = {}
+        with self._reading("read messages of several threads") as connection:
+            for row in connection.execute(query):
+                found.setdefault(row.thread_id, []).append(_read_message(row))
+        return found
 
     def messages(
         self,

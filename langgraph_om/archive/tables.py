@@ -44,6 +44,7 @@ thread_rows = Table(
     Column("created", Moment, nullable=False),
     Column("updated", Moment, nullable=False),
     Column("parent", EscapedText),  # the thread within which it runs, as a subagent's does
+    Column("observed", EscapedText),  # key of its newest observed message
     Index("om_threads_within", "parent"),
 )
 Index(

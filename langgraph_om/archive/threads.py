@@ -37,7 +37,7 @@ from langgraph_om.archive.types import (
     ArchivedThread,
     Deleted,
     ListedThread,
-    ThreadEnd,
+    UnobservedThread,
     sum_deletions,
 )
 from langgraph_om.archive.values import check_time, escape_text
@@ -274,23 +274,33 @@ class Threads(Database):
             found = [read_thread(row) for row in connection.execute(query)]
         return found[:limit], len(found) > limit
 
-    def thread_ends(
-        self, resource_id: str, *, limit: int, behind: ArchivedThread | None = None
-    ) -> list[ThreadEnd]:
-        """Return a resource's threads, newest updated first, with their last messages.
+    def unobserved(self, resource_id: str, *, limit: int) -> list[UnobservedThread]:
+        """Return the threads of a resource that are not observed to their end, newest first.
 
-        Those that were updated at the same time come in an order that holds still.
-
-        Args:
-            behind: Begin with the thread that comes behind this one, as it was when it was read.
+        One that went on along another branch than the observed one is left out until its own next
+        turn, which says what of it is observed.
         """
         check_number("limit", limit)
-        query = _select_threads(resource_id, "position", "key").limit(limit)
-        if behind is not None:
-            query = query.where(_is_behind(behind.updated, behind.id))
-        with self._reading("list threads") as connection:
+        place = message_rows.c
+        is_current = (place.thread_id == thread_rows.c.id, place.is_current)
+        last = select(func.max(place.position)).where(*is_current).scalar_subquery()
+        is_observed = (place.thread_id == thread_rows.c.id, place.key == thread_rows.c.observed)
+        at = select(func.max(place.position)).where(*is_observed, place.is_current)
+        seen, is_known = at.scalar_subquery(), exists().where(*is_observed)
+        query = (
+            _select_threads(resource_id)
+            .add_columns(last.label("last"), seen.label("seen"))
+            .where(last > func.coalesce(seen, -1), or_(seen.is_not(None), ~is_known))
+            .limit(limit)
+        )
+        with self._reading("list unobserved threads") as connection:
             return [
-                ThreadEnd(read_thread(row), row.last_position, row.last_key)
+                UnobservedThread(
+                    read_thread(row),
+                    row.observed,
+                    0 if row.seen is None else row.seen + 1,
+                    row.last + 1,
+                )
                 for row in connection.execute(query)
             ]
 

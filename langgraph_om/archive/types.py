@@ -46,14 +46,16 @@ class ArchivedThread:
 
 
 @dataclass(frozen=True, slots=True)
-class ThreadEnd:
-    """A conversation, and where its current branch ends."""
+class UnobservedThread:
+    """A conversation that goes on behind its newest observed message."""
 
     thread: ArchivedThread
-    position: int | None
-    """Of its last message; `None` without any."""
-    key: str | None = None
-    """Of its last message, where the archive says so."""
+    observed: str | None
+    """The key of that message, as the archive was told last; `None` for none."""
+    start: int
+    """The position of the first message that is not observed."""
+    stop: int
+    """The position behind the last message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +129,3 @@ def check_scope(thread_id: str | None, resource_id: str | None) -> None:
     if thread_id is None and resource_id is None:
         msg = "`thread_id` and `resource_id` are None; pass at least one of them"
         raise ConfigurationError(msg)
-
-
-def describe_shared_log(thread_id: str, owner: str) -> str:
-    """Say why a thread cannot be moved, and what to do."""
-    return (
-        f"the thread {thread_id!r} cannot be moved: threads of {owner!r} share a log, which was "
-        f"condensed across threads and cannot be parted; begin a new thread of the new owner with "
-        f"its messages, and delete this one with `memory.delete_thread({thread_id!r})`"
-    )

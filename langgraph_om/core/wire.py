@@ -28,7 +28,7 @@ Operation = str
 """A kind of work: `"observation"` of this thread, `"reflection"` of the log, or `OTHERS`."""
 
 OTHERS: Final = "others"
-"""Observation of other threads, whose log this one shares."""
+"""Observation of what the user's other threads left, and condensing of what is known of them."""
 
 Hints = dict[str, str | None]
 """What an observation states beside its items where features ask for it, by name; `None` for what
@@ -45,8 +45,9 @@ class Keep(TypedDict):
 
     by: Literal["user", "person"]
     """The user, in what they typed, or a person, by an act."""
-    how: Literal["standing", "remembered", "corrected", "pinned", "message"]
-    """A standing instruction and a pinned message are shown apart from the log, others in it."""
+    how: Literal["standing", "remembered", "corrected", "pinned", "message", "end"]
+    """A standing instruction and a pinned message are shown apart from the log, an end of one not
+    at all, others in it."""
     role: NotRequired[str]
     """Of a pinned message."""
     since: str
@@ -73,10 +74,25 @@ class Group(TypedDict):
     this one."""
     keep: NotRequired[Keep]
     """Who keeps its one item, which no reflection changes; missing for all others."""
+    ends: NotRequired[list[str]]
+    """Ids of standing instructions of the user's other threads that the user ended in this one."""
+    leftover: NotRequired["Leftover"]
+    """Missing but where another thread of the user observed its messages."""
 
 
 Found = dict[str, list[Any]]
 """What an observation found beside its items: by feature, its entries, JSON values."""
+
+
+class Leftover(TypedDict):
+    """What a thread needs to take over what another one observed of its messages."""
+
+    last: str
+    """The last of the messages."""
+    digest: str
+    """Of the messages' ids and contents."""
+    hints: Hints
+    found: Found
 
 
 class Chunk(TypedDict):
@@ -379,132 +395,56 @@ class Floor(TypedDict):
     """The newest messages that it knew then, in order, as some of them may be removed."""
 
 
+# --- What the threads of a user know of each other -----------------------------------------------
+
+
 class Excerpt(TypedDict):
-    """What is unobserved in another thread of the resource."""
+    """The newest words of another thread, as the Actor is shown them."""
 
     thread_id: str
-    messages: int
-    """Its unobserved messages."""
-    rest: int
-    """How many of these were not read, because there are too many."""
-    tokens: int
-    """Of all that were read."""
-    observable: int
-    """How many messages would be observed now."""
     text: str
-    """The block that the Actor is shown: the newest messages, or nothing where no room is left."""
 
 
-# --- The log that threads share ------------------------------------------------------------------
+class Others(TypedDict):
+    """What the Actor is shown of the user's other threads, the same for a whole turn."""
+
+    known: list[Group]
+    """What is known from them, in the order in which it is shown."""
+    recent: list[Excerpt]
+    """What they said that is not observed, the newest last."""
+    hidden: int
+    """How many more have said something for which there is no room."""
+    due: list[str]
+    """The threads of which something is to be observed now."""
+    due_tokens: int
+    """Of the messages to observe and of the observations to condense; 0 where nothing is due."""
 
 
-class Section(TypedDict):
-    """What was observed of one thread, as the shared log takes it in."""
+class UserAct(SteeredItem):
+    """What a person did through the archive, to which no thread's own record belongs."""
 
     thread_id: str
-    after: str | None
-    """The newest message that was observed before; another one in the log, and it is dropped."""
-    cursor: list[str]
-    """The newest observed messages then, newest last."""
-    groups: list[Group]
-    hints: Hints
+    """Whose item it was; empty for one that was noted within no thread."""
+    event: "Steered"
+    """By which the thread does the same once it goes on."""
 
 
-class SharedChange(TypedDict):
-    """A change of the log that threads share, as a thread keeps it until the log has it."""
-
-    id: str
-    groups: list[Group]
-    """What it adds."""
-    cursor: list[str]
-    """The newest observed messages of the thread then, newest last."""
-    hints: Hints
-
-
-class Extension(SharedChange, Section):
-    """Observations of a thread's messages.
-
-    Its id is that of the cycle, or of the group for another thread's messages.
-    """
-
-    kind: Literal["extend"]
-
-
-class Joining(SharedChange):
-    """A thread takes part in the log from now on, with what it observed."""
-
-    kind: Literal["join"]
-    thread_id: str
-    is_newer: NotRequired[bool]
-    """Whether it goes before what the log has of the thread, because the log lost something."""
-
-
-class Replacement(SharedChange):
-    """A reflection, whose `groups` stand for those that it read."""
-
-    kind: Literal["replace"]
-    group_ids: list[str]
-    """Those; where the log has them no more, it is dropped."""
-    rest: NotRequired[Attempt]
-    """What the next reflection waits for, where this one left the log as large as it was."""
-
-
-class SteeringChange(SharedChange):
-    """What a person did to an item."""
-
-    kind: Literal["steer"]
-    replaced: str | None
-    """The group that held the item, for which `groups` stand; `None` for a new item."""
-    before: Group | None
-    """The item, alone in a group; `None` where there was none."""
-    after: Group | None
-    """The item as it is since; `None` where there is none."""
-
-
-class TitleFixed(SharedChange):
-    """A person sets the title of a thread, or gives it back."""
-
-    kind: Literal["fix"]
-    thread_id: str
-    fixed: Hints
-    """The title by its name; `None` where observations may change it again."""
-
-
-LogChange = Extension | Joining | Replacement | SteeringChange | TitleFixed
-"""A change that the shared log does not have yet."""
-
-
-class SharedThread(TypedDict):
-    """What the shared log knows of one thread."""
-
-    cursor: list[str]
-    """Ids of its newest observed messages, newest last."""
-    hints: Hints
-    """Those of its newest observation."""
-    is_own: NotRequired[bool]
-    """Whether the thread itself set the cursor, to what stood before in its conversation, observed
-    or not; otherwise it ends with what was observed last."""
-
-
-class SharedLog(TypedDict):
-    """The memory of a resource, as an archive keeps it."""
+class UserLog(TypedDict):
+    """What is condensed of a user's threads, and what was noted within none, in the archive."""
 
     version: int
     """Of the record's form."""
     generation: int
-    """How many reflections have replaced groups of it."""
+    """How often it was condensed."""
     log: list[Group]
-    threads: dict[str, SharedThread]
-    """By thread id."""
-    fixed: NotRequired[dict[str, Hints]]
-    """Titles that persons set, by thread id, which no observation replaces; missing where nobody
-    set one."""
-    rest: NotRequired[Attempt]
-    """What the next reflection waits for, in any thread; missing where it waits for nothing."""
-    steered: NotRequired[list[str]]
-    """Ids of the acts of persons that it has taken in."""
-    acts: NotRequired[list[SteeredItem]]
-    """What persons did within no thread."""
+    """Each about one thread, as its `thread_id` says, or about none."""
+    of: dict[str, list[str]]
+    """By thread, the groups of its log that this one holds, condensed. As soon as the thread's log
+    lacks one of them, nothing here is believed of that thread."""
+    rest: NotRequired[int]
+    """The tokens of all that is known above which it is condensed again."""
+    acts: NotRequired[list[UserAct]]
+    """What persons did through the archive, oldest first."""
 
 
 # --- The record ----------------------------------------------------------------------------------
@@ -585,13 +525,8 @@ class MemoryRecord(TypedDict, total=False):
     """The last message that was removed from the conversation because the archive has it."""
     evicted_tokens: NotRequired[int]
     """The tokens of all messages that were removed; 0 if missing."""
-    others: NotRequired[list[Excerpt]]
-    """The other threads of the resource that have unobserved messages; this and the next two only
-    where threads share a log."""
-    revision: NotRequired[int]
-    """The revision of the shared log that `log` is a copy of."""
-    outbox: NotRequired[list[LogChange]]
-    """Changes of the log that the shared one does not have yet, oldest first."""
+    others: NotRequired[Others]
+    """Missing but where the user's threads know of each other."""
 
 
 # --- Events: what all of a cycle have ------------------------------------------------------------
@@ -779,16 +714,14 @@ class OthersEnd(CycleEnd, Observed):
 
     type: Literal["observation-end"]
     operation: Literal["others"]
-    sections: list[Section]
     found: NotRequired[Found]
 
 
 class OthersBuffered(CycleEnd, Observed):
-    """A job observed messages of other threads, for the shared log."""
+    """A job observed messages of other threads."""
 
     type: Literal["buffering-end"]
     operation: Literal["others"]
-    sections: list[Section]
     found: NotRequired[Found]
 
 
@@ -940,38 +873,25 @@ class Evicted(TypedDict):
     """Of the messages."""
 
 
-class Synced(TypedDict):
-    """The thread's copy of the shared log is brought up to date."""
-
-    type: Literal["synced"]
-    revision: int
-    generation: int
-    order: list[str]
-    """Ids of all groups of the log."""
-    groups: list[Group]
-    """Those that the copy has not, or otherwise."""
-    cursor: list[str]
-    sent: list[str]
-    """Ids of the changes in the outbox that the log took in or refused."""
-    rest: Attempt | None
-    """What the log's next reflection waits for."""
-    hints: NotRequired[Hints]
-    """Only where another thread observed messages of this one."""
-
-
 class OthersDescribed(TypedDict):
-    """What is unobserved in the other threads of the resource."""
+    """What is known and unobserved in the user's other threads."""
 
     type: Literal["others"]
-    others: list[Excerpt]
+    others: Others
 
 
-class ActsGone(TypedDict):
-    """The log has some threads no more."""
+class TakenOver(TypedDict):
+    """What another thread of the user observed of this one's messages becomes its own."""
 
-    type: Literal["acts-gone"]
-    ids: list[str]
-    """Of what persons did here to items of these threads."""
+    type: Literal["taken-over"]
+    cycle_id: str
+    at: str
+    after: str | None
+    """The newest message that was observed before."""
+    cursor: list[str]
+    groups: list[Group]
+    hints: Hints
+    found: Found
 
 
 class TitleWords(TypedDict):
@@ -1177,9 +1097,8 @@ Event = (
     | Archived
     | DeletionFound
     | Evicted
-    | Synced
     | OthersDescribed
-    | ActsGone
+    | TakenOver
     | TitleWords
     | TitleAsked
     | Steered

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from langchain_core.messages import BaseMessage
 
@@ -45,11 +45,11 @@ from langgraph_om.core.record.record import (
     drop_deleted,
     find_end,
     find_label,
-    select_own_groups,
+    find_newest_observed,
 )
-from langgraph_om.core.record.sharing import without_thread
+from langgraph_om.core.record.users_log import without_thread
 from langgraph_om.core.step.step import Step
-from langgraph_om.core.wire import Archived, DeletionFound, Event, Floor, MemoryRecord
+from langgraph_om.core.wire import Archived, DeletionFound, Event, Floor, Group, MemoryRecord
 from langgraph_om.errors import ArchiveError, ArchiveLacksError
 from langgraph_om.runtime.executors import BackgroundBuffering
 from langgraph_om.runtime.jobs import ServerBuffering
@@ -72,6 +72,15 @@ MAX_DELETIONS: Final = 5
 """How often a thread is deleted that others write to meanwhile."""
 
 
+class ToldLog(NamedTuple):
+    """What an archive was told of a thread's log."""
+
+    ids: Sequence[str]
+    """Of its groups."""
+    observed: str | None
+    """The newest observed message."""
+
+
 @dataclass(eq=False)
 class ArchiveWriter:
     """What a process remembers of writing one memory's threads into its archive."""
@@ -80,8 +89,8 @@ class ArchiveWriter:
     store_uses: frozenset[StoreUse] = frozenset()
     """For what the memory uses the graph's store; noted in the archive with the first messages."""
     _has_noted_uses: bool = field(default=False, repr=False)
-    _logs: OrderedDict[str, Sequence[str]] = field(default_factory=OrderedDict, repr=False)
-    """By thread, the ids of the groups that the archive was told to be its log."""
+    _logs: OrderedDict[str, ToldLog] = field(default_factory=OrderedDict, repr=False)
+    """By thread, what the archive was told of its log."""
     _behind: set[str] = field(default_factory=set, repr=False)
     """The threads of which it did not take the newest messages."""
     _lost: set[str] = field(default_factory=set, repr=False)
@@ -110,8 +119,8 @@ class ArchiveWriter:
         """Remember whether the archive took the newest messages of a thread."""
         (self._behind.add if is_behind else self._behind.discard)(thread_id)
 
-    def told_log(self, thread_id: str) -> Sequence[str] | None:
-        """Return the ids of the groups that the archive was told; `None` where it was told none."""
+    def told_log(self, thread_id: str) -> ToldLog | None:
+        """Return what the archive was told of a thread's log; `None` for nothing."""
         return self._logs.get(thread_id)
 
     def append(
@@ -128,14 +137,24 @@ class ArchiveWriter:
         self._is_away = False
         return name
 
-    def add_groups(self, thread_id: str, *arguments: Any, deletion: int | None) -> None:
-        """Archive groups, as the archive's `add_groups` does, and remember the log.
-
-        Args:
-            arguments: The resource, the groups, the time, and the ids of the log.
-        """
-        self.archive.add_groups(thread_id, *arguments, deletion=deletion)
-        *_, log = arguments
+    def add_groups(
+        self,
+        record: MemoryRecord,
+        groups: Sequence[Group],
+        log: ToldLog,
+        now: datetime,
+    ) -> None:
+        """Archive groups of a record, and remember what the archive was told of its log."""
+        thread_id = record["thread_id"]
+        self.archive.add_groups(
+            thread_id,
+            record["resource_id"],
+            groups,
+            now,
+            log.ids,
+            observed=log.observed,
+            deletion=record.get("deletion", 0),
+        )
         # Without a lock, which a forked process would have to make anew.
         self._logs[thread_id] = log
         with suppress(KeyError):  # another run of many may have pushed it out
@@ -168,9 +187,7 @@ class ArchiveWriter:
         self.forget(thread_id)
         for _ in range(MAX_DELETIONS):
             if owner is not None:
-                self.archive.rewrite_records(
-                    owner, lambda stored: without_thread(stored, thread_id), clock()
-                )
+                leave_log(self.archive, owner, thread_id, clock())
             self.archive.delete_thread(thread_id)
             # What was at work on it may have come to the log meanwhile.
             if owner is None or not self._tells_of(owner, thread_id):
@@ -185,6 +202,11 @@ class ArchiveWriter:
         """Return whether the newest generations of a log have something of a thread."""
         logs = [entry["record"] for entry in self.archive.record_history(resource_id, limit=3)]
         return any(without_thread(log, thread_id) != log for log in logs)
+
+
+def leave_log(archive: SQLAlchemyArchive, resource_id: str, thread_id: str, now: datetime) -> None:
+    """Take what is about a thread out of the log of a user."""
+    archive.rewrite_records(resource_id, lambda stored: without_thread(stored, thread_id), now)
 
 
 def find_archive() -> EffectFlow[SQLAlchemyArchive]:
@@ -272,20 +294,15 @@ class StepArchive:
             ArchiveLacksError: When the thread was deleted.
             ArchiveError: When the storage fails.
         """
-        record, groups = self.record, select_own_groups(self.record)
+        record = self.record
         writer = yield from find_part(ArchiveWriter)
-        log, told = [group["id"] for group in groups], writer.told_log(record["thread_id"])
-        if log == told or not (log or told or record.get("archived") is not None):
+        log = ToldLog([group["id"] for group in record["log"]], find_newest_observed(record))
+        told = writer.told_log(record["thread_id"])
+        if log == told or not (log.ids or told or record.get("archived") is not None):
             return
-        yield from call_storage(
-            writer.add_groups,
-            record["thread_id"],
-            record["resource_id"],
-            [group for group in groups if group["id"] not in (told or ())],
-            self.now,
-            log,
-            deletion=record.get("deletion", 0),
-        )
+        known = told.ids if told is not None else ()
+        new = [group for group in record["log"] if group["id"] not in known]
+        yield from call_storage(writer.add_groups, record, new, log, self.now)
 
     def append_all(self, messages: Sequence[BaseMessage]) -> EffectFlow[Keyed]:
         """Archive the whole conversation as it is, and return it."""
@@ -374,7 +391,7 @@ def _write_until_settled(
     for _ in range(MAX_TRIES):
         if has_to_settle:
             found, is_whole = yield from _settle_deletion(archive, messages, changed)
-            if is_under_way and is_survivor(found) and archive.record["scope"] != "resource":
+            if is_under_way and is_survivor(found):
                 return None
             noted += found
         try:
@@ -450,7 +467,7 @@ def look_for_deletion(
         kept = last is not None and (yield from call_storage(archive.contains, thread_id, [last]))
         seen = number if kept else 0
     floor: Floor | None = None
-    if number > seen and (last is not None or record.get("revision", 0) > 0):
+    if number > seen and last is not None:
         floor = {"messages": _find_said_before(record, messages, changed)}
     is_all = ("resource", record["resource_id"]) in found
     deletion: DeletionFound = {
@@ -466,8 +483,8 @@ def look_for_deletion(
 
 def _find_pruned_groups(record: MemoryRecord) -> EffectFlow[list[str]]:
     """Return the observations of the thread whose messages are all pruned, unless they are kept."""
-    archive, own = (yield from find_archive()), select_own_groups(record)
-    ends = {group["id"]: end for group in own if (end := find_end(group)) is not None}
+    archive = yield from find_archive()
+    ends = {group["id"]: end for group in record["log"] if (end := find_end(group)) is not None}
     pruned = yield from call_storage(archive.pruned, record["thread_id"], [*ends.values()])
     return [group_id for group_id, end in ends.items() if end in pruned]
 

@@ -33,7 +33,7 @@ from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import MemoryRecord, Recalled
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.recall import Recall
-from langgraph_om.features.shared_log import SharedLogs
+from langgraph_om.features.sharing import Sharing
 from langgraph_om.reading import SearchRequest, Source, search
 from langgraph_om.runtime.tools import find_store
 
@@ -141,7 +141,7 @@ class Finder:
 
     recalling: Recall
     config: InjectConfig
-    sharing: SharedLogs | None
+    sharing: Sharing | None
     """What shows excerpts of other threads."""
 
     def find_earlier(

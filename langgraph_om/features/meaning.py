@@ -278,7 +278,7 @@ class Meaning:
         """Put what is new of a thread into a store, in the background.
 
         Args:
-            record: The memory of the thread, with its observations and those of the shared log.
+            record: The memory of the thread, with its observations.
             messages: What was said in the thread, by key.
             edited: Keys of messages that may have other words than before.
             time_of: Tells when a message was said, where that is known.

@@ -5,17 +5,24 @@ The updates with which that is done.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from langgraph_om.core.events import iso
 from langgraph_om.core.items import list_items
 from langgraph_om.core.observe.transcript import format_day
-from langgraph_om.core.record.steering import CORRECTED, NOTED, find_item, write_item
-from langgraph_om.errors import ConfigurationError
+from langgraph_om.core.record.steering import CORRECTED, NOTED, find_act, find_item, write_item
+from langgraph_om.core.record.users_log import do_act
+from langgraph_om.core.wire import Group, Steered, UserLog
+from langgraph_om.errors import ArchiveError, ConfigurationError
+from langgraph_om.features.sharing import Known, read_groups, read_known
 from langgraph_om.parts import SteeringAction
 from langgraph_om.runtime.acting import Update, check_text, make_act_id
 from langgraph_om.runtime.runner import StepRunner
+
+if TYPE_CHECKING:
+    from langgraph_om.archive import SQLAlchemyArchive
 
 MAX_ITEM_CHARACTERS: Final = 4000
 """Of what a person has noted, which no reflection shortens."""
@@ -86,3 +93,71 @@ def _read_day(value: date | str | None) -> date | None:
     except (TypeError, ValueError):
         msg = f"`date` is {value!r}; pass a date, or ISO text such as '2026-03-02'"
         raise ConfigurationError(msg) from None
+
+
+# --- Through the archive -------------------------------------------------------------------------
+
+_MAX_TRIES: Final = 20
+
+
+def list_actable(archive: SQLAlchemyArchive, resource_id: str) -> UserLog:
+    """Return a user's log with all that a person can change: threads' own items, and noted ones.
+
+    Raises:
+        ArchiveError: When the storage fails.
+    """
+    known = read_known(archive, resource_id)
+    logs = _read_logs(archive, resource_id, known)
+    return {**known.log, "log": [group for log in logs.values() for group in log]}
+
+
+def act_on_items(
+    archive: SQLAlchemyArchive, resource_id: str, events: Sequence[Steered], now: datetime
+) -> None:
+    """Do what a person wants to items of a user, in the archive's log of the thread that has them.
+
+    The thread does the same to its own when it goes on.
+
+    Raises:
+        ArchiveError: When the storage fails, or others change the log all the time.
+        ItemError: When an item or act cannot be told.
+    """
+    for event in events:
+        if not any(_act(archive, resource_id, event, now) for _ in range(_MAX_TRIES)):
+            msg = f"the log of {resource_id!r} keeps changing; try again"
+            raise ArchiveError(msg)
+
+
+def _act(archive: SQLAlchemyArchive, resource_id: str, event: Steered, now: datetime) -> bool:
+    known = read_known(archive, resource_id)
+    logs = _read_logs(archive, resource_id, known)
+    thread_id = _find_owner(known.log, logs, event)
+    number = sum(archive.deletions(resource_id, [thread_id]).values())
+    log, groups = do_act(known.log, logs.get(thread_id, []), event, thread_id)
+    if not thread_id:
+        log["log"] = [*(each for each in log["log"] if each["thread_id"]), *groups]
+    is_done = archive.commit_record(resource_id, dict(log), expected=known.revision, now=now)
+    if is_done and thread_id:
+        ids = [group["id"] for group in groups]
+        archive.add_groups(thread_id, resource_id, groups, now, ids, deletion=number)
+    return is_done
+
+
+def _read_logs(
+    archive: SQLAlchemyArchive, resource_id: str, known: Known
+) -> dict[str, list[Group]]:
+    """Return each thread's own log, and by an empty name what was noted within none."""
+    ids = [each for own in known.present.values() for each in own]
+    found = read_groups(archive, resource_id, ids)
+    noted = [each for each in known.log["log"] if not each["thread_id"]]
+    return {"": noted, **{thread_id: own[::-1] for thread_id, own in found.items()}}
+
+
+def _find_owner(log: UserLog, logs: Mapping[str, Sequence[Group]], event: Steered) -> str:
+    """Return whose item an act is about; empty for one that was noted within no thread."""
+    if event["action"] == "remember":
+        return ""
+    if event["action"] == "undo":
+        return find_act(log.get("acts", []), event.get("item"))["thread_id"]
+    groups = [group for own in logs.values() for group in own]
+    return find_item(event.get("item") or "", list_items(groups)).group["thread_id"] or ""

@@ -6,7 +6,7 @@ goes wrong in that counts as a failure of memory.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, cast
 
@@ -174,20 +174,6 @@ class Titles:
         old, new = info.record["thread_title"], hints.get(TITLE)
         is_new = new != old and not is_named(info.record)
         return [_tell(info, at, old, new)] if new and is_new else []
-
-    def announce_of_other(
-        self,
-        info: CycleInfo,
-        at: datetime,
-        hints: Hints,
-        *,
-        label: str | None,
-        fixed: Collection[str],
-    ) -> list[Event]:
-        """Return the event that shows a new title of another thread."""
-        new = hints.get(TITLE)
-        is_new = new != label and TITLE not in fixed
-        return [_tell(info, at, label, new)] if new and is_new else []
 
 
 def _tell(info: CycleInfo, at: datetime, old: str | None, new: str) -> Event:

@@ -20,7 +20,7 @@ from langgraph_om.archive import ArchivedThread
 from langgraph_om.core.content.message_keys import belongs_to
 from langgraph_om.core.content.text import sanitize
 from langgraph_om.core.effects import Pause, Requests, call_function, call_graph
-from langgraph_om.core.record.record import select_own_groups
+from langgraph_om.core.record.record import find_newest_observed
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ArchiveError, ArchiveLacksError, ConfigurationError, ThreadBusyError
 from langgraph_om.models.retries import status_of
@@ -200,11 +200,12 @@ class GraphThread:
         archive = self.runner.archive
         if archive is None or not record["thread_id"] or "archived" not in record:
             return
-        groups, now = select_own_groups(record), self.runner.clock()
+        groups, now = record["log"], self.runner.clock()
         tell = partial(
             archive.add_groups,
             *(record["thread_id"], record["resource_id"], groups, now),
             log=[group["id"] for group in groups],
+            observed=find_newest_observed(record),
             deletion=(record.get("deletion") or 0),
         )
         try:

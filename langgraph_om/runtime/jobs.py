@@ -29,7 +29,6 @@ from langgraph_om.core.cycles.carry_out import (
     RUN_OF,
     describe_job,
     describe_run,
-    discard_request,
     fail_request,
     run_job,
 )
@@ -114,12 +113,8 @@ def digest_settings(settings: Settings) -> dict[str, str]:
     return {name: derive_id("setting", write(value)) for name, value in sorted(values.items())}
 
 
-def read_request(settings: Settings, request: Mapping[str, Any]) -> EffectFlow[Cycle | None]:
+def read_request(settings: Settings, request: Mapping[str, Any]) -> EffectFlow[Cycle]:
     """Read a request, and describe the cycle that it asks for.
-
-    Returns:
-        The cycle. One of a feature is about how things are by now, and `None` where nothing is
-        left of it to do.
 
     Raises:
         ConfigurationError: When this process has other settings, or what the job is about is not
@@ -144,9 +139,9 @@ def read_request(settings: Settings, request: Mapping[str, Any]) -> EffectFlow[C
     job = None
     if decision.operation == OTHERS:
         cycle_id = given["cycle_id"]
-        return (yield from describe_job(settings, record, window, decision, now, cycle_id=cycle_id))
+        return describe_job(settings, record, window, decision, now, cycle_id=cycle_id)
     if decision.operation != "observation" or decision.count <= len(window.entries):
-        job = yield from describe_job(settings, record, window, decision, now)
+        job = describe_job(settings, record, window, decision, now)
     if job is None or job.cycle_id != given["cycle_id"]:
         msg = (
             f"the job {given['cycle_id']!r} cannot be carried out: its messages are not as they "
@@ -164,9 +159,6 @@ def carry_out_request(settings: Settings, request: Mapping[str, Any]) -> EffectF
         ArchiveError: When the storage fails.
     """
     job = yield from read_request(settings, request)
-    if job is None:
-        why = "superseded: nothing is left to observe, or another thread is at it"
-        return discard_request(cast("JobRequest", request), why)
     yield job.start
     result = yield from run_ahead(job)
     yield result

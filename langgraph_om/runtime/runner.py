@@ -29,7 +29,6 @@ from langgraph_om.core.cycles.carry_out import (
     describe_job,
     take_in_results,
 )
-from langgraph_om.core.cycles.cycle import waive
 from langgraph_om.core.effects import (
     AskModel,
     Call,
@@ -143,8 +142,6 @@ class StepRunner:
         storage: list[object] = []
         if parts.archive is not None:
             storage += parts.archive.connect(self)
-        if parts.sharing is not None and parts.storage is not None:
-            storage.append(parts.sharing.connect(parts.storage))
         if parts.meaning is not None:
             parts.meaning.connect(parts.storage)
         if parts.recall is not None:
@@ -368,33 +365,28 @@ class StepRunner:
         """
         settings, now = self.actor.settings_of(record), self.clock()
         window = self._window(settings, record, messages)
-        job = yield from describe_job(settings, record, window, decision, now)
-        if job is None:
-            started: Event = waive(window, decision.operation)
-        else:
-            whose, context = job.info.record, self._context_ahead(config)
-            actor = name_actor(context.calls.actor)
-            is_taken: bool = yield Submit(
-                partial(
-                    self.buffering.submit,
-                    job.cycle_id,
-                    job.key,
-                    partial(do_job, job, context),
-                    thread_id=whose["thread_id"],
-                    resource_id=whose["resource_id"],
-                    about=job.about,
-                    deletion=(record.get("deletion") or 0),
-                    request=partial(build_request, job, messages, decision, now, actor),
-                )
+        job = describe_job(settings, record, window, decision, now)
+        whose, context = job.info.record, self._context_ahead(config)
+        actor = name_actor(context.calls.actor)
+        is_taken: bool = yield Submit(
+            partial(
+                self.buffering.submit,
+                job.cycle_id,
+                job.key,
+                partial(do_job, job, context),
+                thread_id=whose["thread_id"],
+                resource_id=whose["resource_id"],
+                about=job.about,
+                deletion=(record.get("deletion") or 0),
+                request=partial(build_request, job, messages, decision, now, actor),
             )
-            if not is_taken and self.is_closed:
-                self.runs.warn_once(
-                    "the memory is closed and works without background jobs; a turn waits when its "
-                    "messages or observations exceed `block_after`"
-                )
-            if not is_taken and settings.parts.sharing is not None:
-                yield from settings.parts.sharing.release(record, decision.operation)
-            started = job.start if is_taken else build_deferred(settings, record, window, job)
+        )
+        if not is_taken and self.is_closed:
+            self.runs.warn_once(
+                "the memory is closed and works without background jobs; a turn waits when its "
+                "messages or observations exceed `block_after`"
+            )
+        started: Event = job.start if is_taken else build_deferred(settings, record, window, job)
         yield Show([started])
         return started
 

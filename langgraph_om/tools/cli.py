@@ -52,7 +52,7 @@ See what an agent remembers, and change it.
 Say where the memory is, with one of
   --checkpointer sqlite:///checkpoints.db   or postgresql://user@host/database
   --url http://127.0.0.1:2024               a LangGraph server
-  --archive sqlite:///memory.db             with --resource ID: the shared log
+  --archive sqlite:///memory.db             with --resource ID: a user's memory
   --record file.json                        a record or a state, to read
 
 and which one, with --thread ID. For example:

@@ -79,7 +79,7 @@ def memory_server(
         memory: A memory with an `archive` and `retrieval={"scope": "resource"}`.
         resource_id: The user or entity: an id, or a function that returns the id for the request
             at hand, and checks who asks.
-        allow_writes: Whether callers may also add to the user's shared log and forget what is in
+        allow_writes: Whether callers may also add to what is known of the user and forget some of
             it (`remember`, `forget`), which needs `scope="resource"`.
         store: The LangGraph store to search in, with `retrieval={"vector": True}`.
         name: The server's name.
@@ -87,7 +87,7 @@ def memory_server(
 
     Raises:
         ConfigurationError: When the memory has no archive or no `recall` over all threads of a
-            resource, `resource_id` is blank, or there is no shared log to write to.
+            resource, `resource_id` is blank, or the threads do not share what they know.
         ImportError: When the package `mcp` is not installed.
     """
     server_class, refusal = _find_server_class()
@@ -157,14 +157,14 @@ class _Doors:
         self._archive, self._updates, self._answer = memory.archive, memory.updates, recall.answer
 
     def check_log(self) -> None:
-        """Refuse changes if there is no log for them."""
+        """Refuse changes that no thread would look for."""
         if self._runner.settings.scope == "resource":
             return
         resource = self._resource
         if callable(resource) or self._archive.load_record(resource)[0] is None:
             msg = (
-                "changes go into the log that a user's threads share, and there is none; leave "
-                '`allow_writes` (`--write`) out, or serve a memory with scope="resource"'
+                "the user's threads do not share what they know, so no change would reach them; "
+                'leave `allow_writes` (`--write`) out, or serve a memory with scope="resource"'
             )
             raise ConfigurationError(msg)
 
@@ -238,7 +238,7 @@ class _Doors:
         return "It is forgotten; the messages it came from stay."
 
     async def read_observations(self) -> str:
-        """What the agent remembers of the user; without a shared log, of the newest threads."""
+        """What the agent remembers of the user; if threads share nothing, of the newest ones."""
         return await self._in_thread(_write_memory)
 
     async def read_thread(self, thread_id: str) -> str:
@@ -285,7 +285,7 @@ def _check_resource(resource: object) -> str:
 
 
 def _write_memory(source: ArchiveSource) -> str:
-    """Write the shared log of a user; if there is none, the logs of the newest threads."""
+    """Write what is known from all threads of a user; if they share nothing, from the newest."""
     log = source.read_log()
     if log is not None:
         return _write_log(log)

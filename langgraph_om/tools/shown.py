@@ -17,11 +17,11 @@ from langgraph_om.core.items import LogItem, is_protected, list_items, read_head
 from langgraph_om.core.record.kept import list_pinned, name_pinned
 from langgraph_om.core.record.record import (
     find_label,
-    is_shared,
     read_closing,
     write_log,
     write_range,
 )
+from langgraph_om.core.record.users_log import is_of_user
 from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.parts import StatusData
 
@@ -239,7 +239,7 @@ def split_threads(
     The thread is empty for groups of several, and `None` if the log is about one.
     """
     shown = [group for group in groups if group["text"]]
-    if not is_shared(record):
+    if not is_of_user(record):
         return [(None, shown)] if shown else []
     parts = groupby(shown, key=lambda group: group["thread_id"])
     return [(show_key(thread) if thread else "", [*own]) for thread, own in parts]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from operator import add
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 from langgraph.pregel.remote import RemoteGraph
 
@@ -27,9 +27,11 @@ from langgraph_om.core.record.record import (
     find_label,
     log_tokens,
 )
-from langgraph_om.core.record.sharing import complete_log, to_record, write_act
-from langgraph_om.core.wire import MemoryRecord
+from langgraph_om.core.record.users_log import complete_log, to_record
+from langgraph_om.core.wire import MemoryRecord, Steered
 from langgraph_om.errors import ConfigurationError, SourceError
+from langgraph_om.features.sharing import read_known
+from langgraph_om.features.steering import act_on_items, list_actable
 from langgraph_om.handle import Updates
 from langgraph_om.models.retries import status_of
 from langgraph_om.runtime.acting import GraphThread, Update
@@ -255,7 +257,6 @@ class FileSource(Source):
 
 # --- The memory in an archive --------------------------------------------------------------------
 
-_MAX_COMMITS: Final = 20
 _NO_RESOURCE: Final = "name a memory: add --resource ID, or --thread ID"
 _GROUP: Final[Mapping[str, Any]] = {
     "kind": "observation",
@@ -269,7 +270,7 @@ _GROUP: Final[Mapping[str, Any]] = {
 
 @dataclass
 class ArchiveSource(Source):
-    """The memory that an archive keeps: the shared log of a user, and observations by thread."""
+    """The memory that an archive keeps: what is known of a user, and observations by thread."""
 
     archive: SQLAlchemyArchive
     resource: str | None = None
@@ -285,13 +286,13 @@ class ArchiveSource(Source):
         return await asyncio.to_thread(self.read, thread)
 
     def read(self, thread: str) -> Mapping[str, Any] | None:
-        """Return the state of a thread as far as the archive has it; the shared log for ""."""
+        """Return the state of a thread as far as the archive has it; for "", that of the user."""
         if not thread:
             log = self.read_log()
             if log is None:
                 msg = (
-                    f"the archive has no shared log for {self.resource!r}; pass --thread ID to "
-                    f"read the observations of one thread"
+                    f"the threads of {self.resource!r} do not share what they know; pass "
+                    f"--thread ID to read the observations of one thread"
                 )
                 raise SourceError(msg)
             return {"om": log, "messages": []}
@@ -311,18 +312,19 @@ class ArchiveSource(Source):
         return {"om": record, "messages": [own.message for own in messages]}
 
     def read_log(self) -> Mapping[str, Any] | None:
-        """Return the log that the user's threads share; `None` if there is none."""
+        """Return what is known from all threads of the user; `None` if they do not share it."""
         if not self.resource:
             raise SourceError(_NO_RESOURCE)
-        stored, revision = self.archive.load_record(self.resource)
-        return None if stored is None else to_record(stored, self.resource, revision)
+        known = read_known(self.archive, self.resource)
+        groups = [*known.log["log"], *reversed(known.groups)]
+        return to_record({**known.log, "log": groups}, self.resource) if known.revision else None
 
     async def history(self, thread: str) -> Any:
         if thread or not self.resource:
             return [{"values": self.read(thread), "created_at": None}]
         states = []
         for entry in self.archive.record_history(self.resource, limit=1000):
-            record = to_record(entry["record"], self.resource, entry["revision"])
+            record = to_record(complete_log(entry["record"]), self.resource)
             values = {"om": {**record, "id": self.resource}, "messages": []}
             states.append({"values": values, "created_at": str(entry["committed_at"])})
         return states
@@ -331,28 +333,23 @@ class ArchiveSource(Source):
         if thread:
             msg = (
                 "an archive keeps a thread's past observations, not its memory; name the "
-                "checkpointer or, with a shared log, `--resource ID`"
+                "checkpointer, or `--resource ID`"
             )
             raise SourceError(msg)
         return await asyncio.to_thread(self.change_log, build)
 
     def change_log(self, build: Change) -> str:
-        """Write a person's change into the shared log, whatever that is by then."""
-        update = build(self.read(""))
+        """Do what a person wants to items of the user, whichever thread has them."""
+        if not self.resource:
+            raise SourceError(_NO_RESOURCE)
+        self.read("")  # refuses changes that no thread would look for
+        record = to_record(list_actable(self.archive, self.resource), self.resource)
+        update = build({"om": record, "messages": []})
         if any(event["type"] != "steered" for event in update):
             msg = "this changes one thread; name its checkpointer or server, and add `--thread ID`"
             raise SourceError(msg)
-        resource = str(self.resource)
-        for _ in range(_MAX_COMMITS):
-            stored, revision = self.archive.load_record(resource)
-            log = complete_log(stored)
-            for event in update:
-                log = write_act(log, event)  # type: ignore[arg-type]
-            now = datetime.now(UTC)
-            if self.archive.commit_record(resource, dict(log), expected=revision, now=now):
-                return str(update[0]["id"])
-        msg = f"the shared log of {resource!r} keeps changing; try again"
-        raise SourceError(msg)
+        act_on_items(self.archive, self.resource, cast("list[Steered]", update), datetime.now(UTC))
+        return str(update[0]["id"])
 
 
 async def list_archived(archive: SQLAlchemyArchive, wanted: Wanted) -> AsyncGenerator[Thread]:

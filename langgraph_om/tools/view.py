@@ -22,6 +22,7 @@ from langgraph_om.core.items import list_items
 from langgraph_om.core.record.fold import check_record
 from langgraph_om.core.record.record import complete_record, log_tokens, write_log
 from langgraph_om.core.record.standing import select_log, select_standing
+from langgraph_om.core.record.users_log import is_of_user
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.step.inspect import build_status
 from langgraph_om.core.tokens.counter import count_messages
@@ -231,7 +232,7 @@ def _write_standing(record: MemoryRecord) -> list[str]:
     lines = []
     for item in list_items(select_standing(record["log"])):
         day = f"{item.day.isoformat()} " if item.day is not None else ""
-        thread = item.group["thread_id"] if record["scope"] == "resource" else None
+        thread = item.group["thread_id"] if is_of_user(record) else None
         where = f", thread {show_key(thread)}" if thread else ""
         lines.append(f"* {day}{item.words} (#{item.id}{where})")
     return ["", "standing instructions:", *lines] if lines else []

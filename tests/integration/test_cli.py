@@ -308,8 +308,8 @@ def test_the_log_of_a_resource_in_an_archive(
     archive.close()
     assert stored is not None
     assert "Likes tea" in stored["log"][-1]["text"]
-    [first, *_] = list_items(stored["log"])
     assert "Lisbon" in run(capsys, "search", "lisbon", *where)
+    [first, *_] = list_items(stored["log"])
     told = run(capsys, "correct", first.id, "Nothing of the kind", *where)
     assert "Nothing of the kind (corrected by a person)" in run(capsys, "show", *where)
     run(capsys, "undo", "--act", told.split("--act ")[1].split("`")[0], *where)
@@ -323,16 +323,17 @@ def test_the_log_of_a_resource_in_an_archive(
     assert main(["show", *where[:2], "--resource", "nobody"]) == 3
     agent.memory.delete_thread("t-1", resource_id="u")
     archive = SQLAlchemyArchive(url)
-    assert first.words not in str(archive.load_record("u"))  # nor in what can be undone
+    assert "Lisbon" not in str(archive.load_record("u"))
     archive.close()
 
 
-def test_the_past_of_a_shared_log_is_told_from_its_archive(
+def test_the_past_of_a_users_log_is_told_from_its_archive(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     url = f"sqlite:///{tmp_path / 'memory.db'}"
     agent = make_agent("agent", InMemorySaver(), scope="resource", archive=url, log=130)
-    talk(agent.graph, on_thread("t-1", resource_id="u"), turns(12))
+    for thread in ("t-1", "t-2", "t-3", "t-4"):
+        talk(agent.graph, on_thread(thread, resource_id="u"), turns(12))
     where = ("--archive", url, "--resource", "u", "--history", "--json")
     past = json.loads(run(capsys, "show", *where))["history"]
     assert [own["generation"] for own in past] == [*range(past[0]["generation"], -1, -1)]

@@ -341,17 +341,18 @@ Date: Mar 2, 2026
     asking = agent(
         scope="resource", archive=f"sqlite:///{tmp_path / 'a.db'}", obscure_thread_ids=False,
         observation={"message_tokens": 100, "buffer_tokens": False},
-        replies={"observer": observe, "actor": "It depends on the wind. " * 40},
+        replies={"observer": observe, "actor": "It depends on the wind. " * 10},
     )  # fmt: skip
     first, second = on_thread("one", resource_id="ann"), on_thread("two", resource_id="ann")
     say(asking.graph, first, ASKED)
     asking.graph.update_state(first, {"om": asking.memory.updates.set_title("My tent")})
     say(asking.graph, first, HumanMessage("And for two?", id="q2"))
+    say(asking.graph, on_thread("three", resource_id="ann"), HumanMessage("For three?", id="t3"))
     parts = []
     for number in range(4):
         parts += say(asking.graph, second, HumanMessage(f"Hello {number} " * 9, id=f"b{number}"))
-    log = record_of(asking.graph, second)["log"]
-    assert any("plans a hike" in group["text"] for group in log)
+    known = record_of(asking.graph, second)["others"]["known"]
+    assert any("plans a hike" in group["text"] for group in known)
     titles = {thread.id: thread.title for thread in asking.memory.threads("ann")}
     assert titles["one"] == "My tent"
     assert "Hiking in spring" not in [data["newTitle"] for data in of_kind(parts, "thread-update")]

@@ -15,14 +15,9 @@ from langgraph_om.core.cycles.reflection import reflect_cycle
 from langgraph_om.core.effects import AskModel, CallReply, Storage
 from langgraph_om.core.items import keep_protected, list_items
 from langgraph_om.core.record.fold import fold
-from langgraph_om.core.record.sharing import (
-    apply_changes,
-    diff_record,
-    make_blank_log,
-)
 from langgraph_om.core.record.standing import is_standing
-from langgraph_om.core.wire import Group, Keep, MemoryRecord, SharedLog
-from langgraph_om.features.shared_log import SharedLogs
+from langgraph_om.core.wire import Group, Keep, MemoryRecord
+from langgraph_om.features.sharing import Sharing
 from langgraph_om.memory import ObservationalMemory
 from langgraph_om.testing import ScriptedChatModel
 from support.clock import Clock
@@ -127,7 +122,7 @@ def ranges(log: list[Group]) -> Counter[tuple[str, str]]:
 def test_no_reflection_changes_what_a_person_pinned_or_wrote(
     scope: Literal["thread", "resource"], data: st.DataObject
 ) -> None:
-    parts = Parts(sharing=SharedLogs() if scope == "resource" else None)
+    parts = Parts(sharing=Sharing() if scope == "resource" else None)
     config = replace(setup(), parts=parts)
     record, window = conversation()
     log = data.draw(logs(threads="t" if scope == "thread" else "tu"))
@@ -183,30 +178,3 @@ def test_all_that_a_person_did_can_be_undone(
     assert Counter(i.id for i in list_items(done["log"])) == Counter(i.id for i in list_items(log))
     assert Counter(orders(protected(done["log"]))) == Counter(orders(log))
     assert ranges(done["log"]) == ranges(log)
-
-
-@examples(80)
-@given(st.data())
-def test_a_shared_log_takes_in_what_a_person_did_though_another_thread_was_faster(
-    data: st.DataObject,
-) -> None:
-    log = data.draw(logs(threads="tu"))
-    threads: Any = {key: {"cursor": [f"{key}9"], "hints": {}} for key in "tu"}
-    shared: SharedLog = {**make_blank_log(), "log": log, "threads": threads}
-    record, _ = conversation()
-    mine = {"log": log, "scope": "resource", "resource_id": "r", "thread_id": "t"}
-    mine |= {"outbox": [], "others": [], "revision": 1}
-    record = {**record, **mine}
-    done = do(record, data.draw(acts))
-    if data.draw(st.booleans()):  # another thread has had the log rewritten meanwhile
-        drawn = [entry for entry in data.draw(logs()) if not is_standing(entry)]
-        new = [{**entry, "id": f"n{at}"} for at, entry in enumerate(drawn)]
-        new += [entry for entry in log if is_standing(entry)]
-        shared = {**shared, "generation": 1, "log": new}  # type: ignore[typeddict-item]
-    after = apply_changes(shared, done["outbox"])
-    assert apply_changes(after, done["outbox"]) == after
-    texts_of = Counter(entry["text"] for entry in protected(after["log"]))
-    assert texts_of == Counter(entry["text"] for entry in protected(done["log"]))
-    synced = fold(done, [[diff_record(done, after, 2, done["outbox"])]])
-    assert synced["log"] == after["log"]
-    assert synced["outbox"] == []

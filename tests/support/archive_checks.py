@@ -26,57 +26,58 @@ from support.archive_message_checks import (
 # Checks of an archive: lists of threads.
 
 
-def _list_ends(archive: Any, name: str, **options: Any) -> list[tuple[str, int | None, str | None]]:
-    ends = archive.thread_ends(name, **{"limit": 100, **options})
-    return [(end.thread.id.removeprefix(f"{name}-"), end.position, end.key) for end in ends]
+def unobserved_threads_are_told(archive: Any, name: str) -> None:
+    """Threads that go on behind their newest observed message are told, the newest first."""
+    long, done, forked = (f"{name}-{each}" for each in ("long", "done", "forked"))
+    group = [{"id": "g", "text": "told"}]
 
+    def listed() -> list[tuple[str, str | None, int, int]]:
+        found = archive.unobserved(name, limit=9)
+        return [
+            (each.thread.id.removeprefix(f"{name}-"), each.observed, each.start, each.stop)
+            for each in found
+        ]
 
-def ends_are_those_of_the_current_branch(archive: Any, name: str) -> None:
-    """The end is the last message of the current branch, whether or not users may see it.
-
-    Its key may be left out by the archive.
-    """
-    long, forked, empty = (f"{name}-{each}" for each in ("long", "forked", "empty"))
-    hidden = [*make_entries("a", "b"), ("c", make_entries("c")[0][1], False)]
-    archive.append(long, name, hidden, after=None, now=at(1))
-    archive.append(forked, name, make_entries("a", "b", "c"), after=None, now=at(2))
-    archive.append(forked, name, make_entries("d"), after="a", now=at(3))
-    archive.add_groups(empty, name, [{"id": "g", "text": "told"}], at(0))
+    for number, thread in enumerate((long, done, forked)):
+        archive.append(thread, name, make_entries("a", "b", "c"), after=None, now=at(number))
     archive.append(f"{name}-strange", f"{name}-2", make_entries("a"), after=None, now=at(4))
     archive.append(f"{name}-within", name, make_entries("a"), after=None, now=at(5), parent=long)
-    found = _list_ends(archive, name)
-    wanted = [("forked", 1, "d"), ("long", 2, "c"), ("empty", None, None)]
-    expect([each[:2] for each in found], [each[:2] for each in wanted], "threads and their ends")
-    named = [(each, right) for each, right in zip(found, wanted, strict=True) if each[2]]
-    expect([each for each, _ in named], [right for _, right in named], "the keys of their ends")
-    archive.append(forked, name, make_entries("b", "c"), after="a", now=at(6))
-    expect(_list_ends(archive, name)[0][:2], ("forked", 2), "the end of the branch returned to")
-    archive.delete_thread(long)
-    expect([each[0] for each in _list_ends(archive, name)], ["forked", "empty"], "what is left")
-    expect(archive.thread_ends(f"{name}-nobody", limit=5), [], "the threads of nobody")
-
-
-def parts_of_ends_meet(archive: Any, name: str) -> None:
-    """Part by part each thread comes once, in the order of the list of all, also of one time."""
-    for number in range(7):
-        thread, minutes = f"{name}-{number}", (0, 3, 3, 3, 1, 3, 2)[number]
-        archive.append(thread, name, make_entries("a"), after=None, now=at(minutes))
-    every = _list_ends(archive, name)
-    listed = [thread.id for thread in archive.threads(name, limit=100)[0]]
-    expect([f"{name}-{each[0]}" for each in every], listed, "the order")
-    expect(_list_ends(archive, name, limit=2), every[:2], "the first two")
-    expect(archive.thread_ends(name, limit=0), [], "no thread")
-    for limit in (1, 2, 3):
-        found, behind = list[Any](), None
-        while ends := archive.thread_ends(name, limit=limit, behind=behind):
-            found += [end.thread.id for end in ends]
-            behind = ends[-1].thread
-        expect(found, listed, f"all threads in parts of {limit}")
-    fourth = archive.thread_ends(name, limit=4)[-1].thread
-    archive.delete_thread(fourth.id)
-    rest = _list_ends(archive, name, behind=fourth)
-    expect(rest, every[4:], "what comes behind a thread that is gone by now")
-    expect_refusal(lambda: archive.thread_ends(name, limit=-1), "`limit`", "-1")
+    expect([each[0] for each in listed()], ["forked", "done", "long"], "all of them")
+    archive.add_groups(long, name, group, at(6), observed="a")
+    archive.add_groups(done, name, group, at(6), observed="c")
+    archive.add_groups(forked, name, group, at(6), observed="b")
+    expect(listed(), [("forked", "b", 2, 3), ("long", "a", 1, 3)], "what is left")
+    archive.append(forked, name, make_entries("d"), after="a", now=at(7))
+    expect(listed(), [("long", "a", 1, 3)], "one of another branch is left to itself")
+    archive.add_groups(forked, name, [], at(8), observed=None)
+    expect(listed()[0], ("forked", None, 0, 2), "one that says what is observed there")
+    late = archive.add_groups(
+        long, name, [{"id": "h", "text": "late"}], at(9), observed="c", behind="b"
+    )
+    expect(late, [], "what comes too late is not kept")
+    kept = archive.add_groups(
+        long, name, [{"id": "h", "text": "kept"}], at(9), observed="c", behind="a"
+    )
+    expect(kept, ["h"], "what is in time is kept")
+    expect([each[0] for each in listed()], ["forked"], "what is left then")
+    logs = archive.log_ids(name)
+    expect(
+        {key.removeprefix(f"{name}-"): own for key, own in logs.items()},
+        {"long": ["h", "g"], "done": ["g"], "forked": ["g"]},
+        "the logs",
+    )
+    read = archive.read_groups(name, ["h", "g"])
+    expect([each["text"] for each in read[long]], ["kept", "told"], "the groups of a log")
+    archive.add_groups(long, name, [], at(9), log=["g"])
+    expect(archive.log_ids(name)[long], ["g"], "what is in no log any more is not listed")
+    expect(archive.read_groups(f"{name}-2", ["g"]), {}, "groups of somebody else")
+    spans = archive.spans([(long, 1, 3), (done, 0, 1)])
+    expect(
+        {key: [each.key for each in own] for key, own in spans.items()},
+        {long: ["b", "c"], done: ["a"]},
+        "messages of several threads",
+    )
+    expect_refusal(lambda: archive.unobserved(name, limit=-1), "`limit`", "-1")
 
 
 def lists_have_everybodys_threads(archive: Any, name: str) -> None:
@@ -117,8 +118,7 @@ def places_are_those_of_the_current_branch(archive: Any, name: str) -> None:
 
 
 LIST_CHECKS = (
-    ends_are_those_of_the_current_branch,
-    parts_of_ends_meet,
+    unobserved_threads_are_told,
     lists_have_everybodys_threads,
     places_are_those_of_the_current_branch,
 )

@@ -157,7 +157,7 @@ def test_a_page_runs_nothing_and_asks_for_nothing_from_elsewhere() -> None:
 
 def test_a_shared_log_names_its_threads() -> None:
     groups = [group("a", "* one", thread="a"), group("b", "* two", thread="b")]
-    text = Reader(page_of(record(scope="resource", resource_id="u", log=groups))).text
+    text = Reader(page_of(record(scope="resource", resource_id="u", thread_id="", log=groups))).text
     assert text.index("Thread a") < text.index("\none") < text.index("Thread b") < text.index("two")
 
 

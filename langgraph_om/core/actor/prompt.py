@@ -52,6 +52,7 @@ from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.record.kept import write_pinned
 from langgraph_om.core.record.record import blank_record, write_ranges
 from langgraph_om.core.record.standing import STANDING, select_log
+from langgraph_om.core.record.users_log import list_in_sight
 from langgraph_om.core.record.window import Entry, Window
 from langgraph_om.core.wire import Group, Head, MemoryRecord
 
@@ -109,6 +110,7 @@ def make_view(
         day: The day that relative dates are relative to; `None`: it is chosen.
         most: Tokens of a prompt that is sent again because a longer one was refused.
     """
+    record = {**record, "log": list_in_sight(record)}
     log, asides = _name_log(record), list_asides(settings, record, window, in_state)
     day = day or _choose_day(settings, record, window, log, now)
     instructions, leaves_out = _select_instructions(settings, messages)
@@ -218,9 +220,9 @@ def list_asides(
 
 def _write_others(record: MemoryRecord) -> str:
     """Write the recent words of other threads, with a line on those that have no room."""
-    others = record.get("others", [])
-    texts = [thread["text"] for thread in others if thread["text"]]
-    hidden = len(others) - len(texts)
+    others = record.get("others")
+    texts = [thread["text"] for thread in others["recent"]] if others is not None else []
+    hidden = others["hidden"] if others is not None else 0
     if hidden:
         texts.insert(0, f"[{hidden} other conversation{'' if hidden == 1 else 's'} left out]")
     return fill("other_conversations", conversations="\n\n".join(texts)) if texts else ""

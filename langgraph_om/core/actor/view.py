@@ -297,7 +297,7 @@ class Fitting:
 
         free = [group for group in log if not is_protected(group)]
         for group in free:
-            yield cut(group, _select_weighty(group["text"])), replace(left, texts=texts)
+            yield cut(group, select_weighty(group["text"])), replace(left, texts=texts)
         for group in free:
             yield cut(group, ""), replace(left, texts=texts)
         kept = [group for group in log if is_protected(group)]
@@ -337,7 +337,7 @@ def _cut_messages(view: View) -> Ways:
         yield math.inf, replace(view.left, longest=longest)
 
 
-def _select_weighty(text: str) -> str:
+def select_weighty(text: str) -> str:
     """Return the items of a group that are marked as facts, wishes and decisions."""
     spans = find_spans(text)
     items = zip(spans, cut_spans(text, spans), strict=True)

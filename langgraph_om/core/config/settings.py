@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from langgraph_om.features.meaning import Meaning
     from langgraph_om.features.previews import Previews
     from langgraph_om.features.recall import Recall
-    from langgraph_om.features.shared_log import SharedLogs
+    from langgraph_om.features.sharing import Sharing
     from langgraph_om.features.titles import Titles
     from langgraph_om.features.working_memory import KnownOfUser
 
@@ -60,7 +60,7 @@ class Parts:
     titles: Titles | None = None
     archive: Archiving | None = None
     evict: Evicting | None = None
-    sharing: SharedLogs | None = None
+    sharing: Sharing | None = None
     meaning: Meaning | None = None
     recall: Recall | None = None
     working: KnownOfUser | None = None
@@ -98,7 +98,7 @@ class Parts:
         return ViewCounter(base, lambda m: self.show(m, key_of(m)), self.previews.view_rule)
 
     def find_due(self, record: MemoryRecord, window: Window) -> Operation | None:
-        """Return the work of a shared log that is due; `None` for none."""
+        """Return the work on other threads that is due; `None` for none."""
         return None if self.sharing is None else self.sharing.find_due(record, window)
 
 
@@ -200,7 +200,7 @@ class Settings:
 
     @property
     def scope(self) -> Scope:
-        """Whose log it is: the thread's own, or that of all threads of a resource."""
+        """Whether the Actor is shown its own thread alone, or what the user's others know too."""
         return "thread" if self.parts.sharing is None else "resource"
 
     @property

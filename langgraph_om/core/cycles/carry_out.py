@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.message_keys import add_parents, derive_id
-from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, Mode, run_ahead, waive
+from langgraph_om.core.cycles.cycle import Cycle, CycleInfo, run_ahead
 from langgraph_om.core.cycles.observation import (
     describe_move,
     describe_observation,
@@ -32,7 +32,6 @@ from langgraph_om.core.effects import EffectFlow, JobState, Tally, WaitForJob
 from langgraph_om.core.events import iso
 from langgraph_om.core.plan import Decision, back_off
 from langgraph_om.core.record.fold import fold
-from langgraph_om.core.record.outbox import count_others
 from langgraph_om.core.record.record import (
     Substitution,
     count_failures,
@@ -41,6 +40,7 @@ from langgraph_om.core.record.record import (
     place_reflection,
     write_log,
 )
+from langgraph_om.core.record.users_log import count_due
 from langgraph_om.core.record.window import (
     Window,
     count_covered,
@@ -122,7 +122,7 @@ def take_in_results(
 def size_of(operation: Operation, record: MemoryRecord, window: Window) -> int:
     """Count what an operation is about: tokens of the window, of the log, or of other threads."""
     if operation == OTHERS:
-        return count_others(record)
+        return count_due(record)
     return window.tokens if operation == "observation" else log_tokens(record)
 
 
@@ -430,15 +430,10 @@ def carry_out(
     if decision.kind == "activate":
         yield from activate(settings, record, window, decision, now)
     elif decision.kind == "buffer":
-        job = yield from describe_job(settings, record, window, decision, now)
-        if job is None:
-            yield waive(window, decision.operation)
-        else:
-            yield from buffer_in_place(settings, record, window, job, now)
+        job = describe_job(settings, record, window, decision, now)
+        yield from buffer_in_place(settings, record, window, job, now)
     elif decision.operation == OTHERS and settings.parts.sharing is not None:
         yield from settings.parts.sharing.work(settings, record, window, now)
-    elif not (yield from _claim(settings, record, window, decision, "blocking")):
-        yield waive(window, decision.operation)
     else:
         yield from wait_or_work(settings, record, window, decision, now)
 
@@ -451,31 +446,16 @@ def describe_job(
     now: datetime,
     *,
     cycle_id: str | None = None,
-) -> EffectFlow[Cycle | None]:
-    """Describe the cycle that a decision to buffer asks for.
+) -> Cycle:
+    """Describe the cycle, which runs ahead, that a decision to buffer asks for.
 
     Args:
         cycle_id: The id of a job about other threads that was asked for already; these may have
             gone on since.
-
-    Returns:
-        The cycle, which runs ahead; `None` when nothing is left of it to do.
     """
     sharing = settings.parts.sharing
     if decision.operation == OTHERS and sharing is not None:
-        return (yield from sharing.begin(settings, record, window, now, cycle_id=cycle_id))
+        return sharing.begin(settings, record, window, now, mode="ahead", cycle_id=cycle_id)
     if decision.operation == "observation":
         return describe_observation(settings, record, window, decision.count, now, mode="ahead")
-    if not (yield from _claim(settings, record, window, decision, "ahead")):
-        return None
     return describe_reflection(settings, record, now, mode="ahead")
-
-
-def _claim(
-    settings: Settings, record: MemoryRecord, window: Window, decision: Decision, mode: Mode
-) -> EffectFlow[bool]:
-    """Ask to be the one that does it, as one thread at a time condenses a shared log."""
-    sharing = settings.parts.sharing
-    if sharing is None:
-        return True
-    return (yield from sharing.claim(settings, record, window, decision.operation, mode))

@@ -17,7 +17,7 @@ from langgraph_om.core.effects import EffectFlow, ReadTally, ResultT, Tally, War
 from langgraph_om.core.events import describe_cycle, iso
 from langgraph_om.core.observe.parse_answer import ParsedAnswer
 from langgraph_om.core.plan import back_off
-from langgraph_om.core.record.record import count_failures, group_by_thread
+from langgraph_om.core.record.record import count_failures
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import (
     Backoff,
@@ -164,9 +164,7 @@ class Cycle:
     def about(self) -> Sequence[str]:
         """The threads that its result tells of, beside the one that asked."""
         record = self.info.record
-        told = list(self.start["thread_ids"])
-        if self.info.operation == "reflection":
-            told += group_by_thread(record["log"])
+        told = self.start["thread_ids"]
         return [thread_id for thread_id in told if thread_id != record["thread_id"]]
 
 
@@ -189,13 +187,7 @@ def guard(info: CycleInfo, work: EffectFlow[ResultT]) -> EffectFlow[ResultT]:
 
 
 def _do_work(cycle: Cycle) -> EffectFlow[CycleEnded]:
-    info = cycle.info
-    try:
-        return (yield from guard(info, cycle.work))
-    except Exception:
-        if info.settings.parts.sharing is not None:
-            yield from info.settings.parts.sharing.release(info.record, info.operation)
-        raise
+    return (yield from guard(cycle.info, cycle.work))
 
 
 def run_blocking(

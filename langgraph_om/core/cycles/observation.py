@@ -51,6 +51,7 @@ from langgraph_om.core.record.record import (
     replace_groups,
 )
 from langgraph_om.core.record.standing import select_log
+from langgraph_om.core.record.users_log import drop_ended, list_kept_elsewhere
 from langgraph_om.core.record.window import (
     Entry,
     Window,
@@ -265,8 +266,8 @@ def _observe(
     """Have messages observed; what is written goes to the log, or is kept until it is needed."""
     record, is_ahead = info.record, info.mode == "ahead"
     ahead = [group for chunk in chunks for group in chunk["groups"]]
-    known: Sequence[Group] = [*apply_reflection(record), *ahead]
-    known = select_in_force(known, [chunk.get("found", {}) for chunk in chunks])
+    log = drop_ended([*list_kept_elsewhere(record), *apply_reflection(record), *ahead])
+    known = select_in_force(log, [chunk.get("found", {}) for chunk in chunks])
     current = merge_hints(record, (chunk["hints"] for chunk in chunks))
     observed = yield from ask_observer(info, entries, times, known=known, hints=current)
     parsed, asked = observed.parsed, observed.asked

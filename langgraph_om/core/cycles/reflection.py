@@ -15,12 +15,12 @@ from langgraph_om.core.items import is_protected
 from langgraph_om.core.record.record import (
     Substitution,
     count_failures,
-    find_log_owner,
     log_tokens,
     place_reflection,
     write_log,
 )
 from langgraph_om.core.record.window import Window
+from langgraph_om.core.reflect.edits import Division
 from langgraph_om.core.reflect.reflector import EditedLog, ReflectorInput, reflect
 from langgraph_om.core.wire import BufferedReflection, CycleEnded, Group, MemoryRecord
 from langgraph_om.errors import ObserverError
@@ -41,7 +41,7 @@ def describe_reflection(
     ids = [group["id"] for group in record["log"]]
     name = "buffer-reflection" if mode == "ahead" else "reflect"
     attempt = count_failures(record, "reflection")
-    cycle_id = derive_id(name, find_log_owner(record), attempt, *ids)
+    cycle_id = derive_id(name, record["id"], attempt, *ids)
     tokens = log_tokens(record)
     info = CycleInfo(settings, record, "reflection", cycle_id, tokens, now, mode)
     start = info.start(covers={"group_ids": ids}) if mode == "ahead" else info.start()
@@ -51,7 +51,7 @@ def describe_reflection(
 def _reflect(info: CycleInfo) -> EffectFlow[CycleEnded]:
     """Have the log condensed; what is written takes its place, or is kept until it is needed."""
     sources = info.record["log"]
-    log = yield from _condense(info, sources)
+    log = yield from condense(info, sources, target=_find_target(info, sources))
     text = write_log(log.groups)
     tally: Tally = yield ReadTally()
     answered = iso(info.last_reply(tally))
@@ -74,22 +74,33 @@ def _reflect(info: CycleInfo) -> EffectFlow[CycleEnded]:
     return info.end(tally, **replaced)
 
 
-def _condense(cycle: CycleInfo, sources: Sequence[Group]) -> EffectFlow[EditedLog]:
-    """Have the groups edited, but for what a person pinned or wrote: that is not shown."""
+def condense(
+    cycle: CycleInfo,
+    sources: Sequence[Group],
+    *,
+    target: int,
+    division: Division | None = None,
+) -> EffectFlow[EditedLog]:
+    """Have the groups edited, but for what a person pinned or wrote: that is not shown.
+
+    Args:
+        target: The tokens under which the others are dense enough.
+        division: How threads are told apart; `None`: the log is about one.
+    """
     settings = cycle.settings
     free = [group for group in sources if not is_protected(group)]
     if not write_log(free):
         msg = "a person pinned or wrote everything in the log, and that is never condensed"
         raise ObserverError(msg)
-    shown, sharing = (yield from _show_groups(cycle, free)), settings.parts.sharing
+    shown = yield from _show_groups(cycle, free, division)
     # A hook that hides something from the Reflector is told of the log alone, not of hints; and
     # what the Actor is not shown as a hint has to stand in the log.
     hides = "before_reflection" in settings.transforms
     request = ReflectorInput(
         free,
-        target=_find_target(cycle, free),
+        target=target,
         shown=shown,
-        division=None if sharing is None else sharing.divide(settings),
+        division=division,
         hints={} if hides else settings.list_closing(cycle.record),
         instruction=settings.reflection.instruction,
     )
@@ -98,13 +109,14 @@ def _condense(cycle: CycleInfo, sources: Sequence[Group]) -> EffectFlow[EditedLo
     return log
 
 
-def _show_groups(cycle: CycleInfo, groups: Sequence[Group]) -> EffectFlow[list[str]]:
+def _show_groups(
+    cycle: CycleInfo, groups: Sequence[Group], division: Division | None
+) -> EffectFlow[list[str]]:
     """Return what the Reflector is shown of each group, as a hook leaves it."""
-    is_divided = cycle.settings.parts.sharing is not None
     given: dict[str, str | None] = {
         group["id"]: group["text"]
         for group in groups
-        if group["text"] and not (is_divided and group["thread_id"] is None)
+        if group["text"] and (division is None or group["thread_id"])
     }
     shown = yield from rewrite_by_hook(cycle, "before_reflection", given, "observations")
     return [
@@ -151,9 +163,9 @@ def _check_left(text: object, hook: str) -> str:
 
 
 def _find_target(cycle: CycleInfo, groups: Sequence[Group]) -> int:
-    """Tell the size under which groups are dense enough, with the rest of the log as it is."""
+    """Tell the size under which groups are dense enough, with what is protected as it is."""
     limits = cycle.settings.thresholds
-    rest = cycle.tokens - sum(group["tokens"] for group in groups)
+    rest = sum(group["tokens"] for group in groups if is_protected(group))
     target = min(
         round(limits.observation_tokens * _BELOW_THRESHOLD), round(cycle.tokens * REFLECTION_TARGET)
     )

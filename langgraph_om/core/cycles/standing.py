@@ -1,7 +1,8 @@
 """Keep the messages of the user that an Observer marked as standing instructions.
 
-Each is a group of the log of its own. So it follows forks, restarts and shared logs as every group
-does, a person can forget it, and no reflection is asked about it.
+Each is a group of the log of its own. So it follows forks and restarts, and the user's other
+threads are shown it, as every group is. A person can forget it, and no reflection is asked about
+it.
 """
 
 from __future__ import annotations

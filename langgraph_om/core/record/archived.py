@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final, cast
 
-from langgraph_om.core.record.record import CURSOR_TAIL, blank_record, is_shared
+from langgraph_om.core.record.record import CURSOR_TAIL, blank_record
 from langgraph_om.core.wire import Archived, DeletionFound, Evicted, MemoryRecord, Opened
 
 
@@ -46,7 +46,7 @@ def note_number(record: MemoryRecord, event: DeletionFound) -> bool:
     if event["floor"] is None:
         return False
     record["floor"] = event["floor"]
-    if is_news and not is_shared(record):
+    if is_news:
         _forget_all(record, event["floor"]["messages"])
     return is_news  # or what it had then has another end by now
 

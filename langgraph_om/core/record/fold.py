@@ -25,7 +25,6 @@ from langgraph_om.core.record.kept import (
     set_recalled,
     set_values,
 )
-from langgraph_om.core.record.outbox import send_observation, send_others, send_reflection
 from langgraph_om.core.record.record import (
     FIRST_KEYS,
     add_up,
@@ -34,13 +33,11 @@ from langgraph_om.core.record.record import (
     find_groups,
     find_newest_observed,
     forget_wait,
-    is_shared,
     replace_groups,
     select_valid_counts,
 )
-from langgraph_om.core.record.sharing import drop_deleted_part, join_or_leave, take_over_log
 from langgraph_om.core.record.standing import end_rules, note_tool
-from langgraph_om.core.record.steering import do_act, drop_acts, note_acts_told
+from langgraph_om.core.record.steering import do_act, note_acts_told
 from langgraph_om.core.record.titles import (
     note_asked,
     note_title_told,
@@ -73,6 +70,7 @@ from langgraph_om.core.wire import (
     ReflectionBuffered,
     ReflectionEnd,
     Stepped,
+    TakenOver,
     Trip,
     Tripped,
     Waived,
@@ -151,12 +149,11 @@ def add_usage(record: MemoryRecord, event: CycleEnded) -> None:
 
 
 def note_observed(
-    record: MemoryRecord, event: ObservationEnd | ObservationActivated | OthersEnd | OthersBuffered
+    record: MemoryRecord,
+    event: ObservationEnd | ObservationActivated | OthersEnd | OthersBuffered | TakenOver,
 ) -> None:
     """Take over what an observation found beside its items, once these are in the log."""
     take_hints(record, event)
-    if event["operation"] == "observation" and is_shared(record):
-        send_observation(record, event)
     set_values(record, event)
     end_rules(record, event)
 
@@ -164,19 +161,13 @@ def note_observed(
 def finish_cycle(record: MemoryRecord, event: ObservationEnd | ReflectionEnd | OthersEnd) -> None:
     """Put what a cycle of the turn came to into the log, where that is still as it was then."""
     if event["operation"] == "others":
-        finish_others(record, event)
+        note_observed(record, event)
+        note_success(record, event)
     elif event["operation"] == "observation":
         if _extend_log(record, event, event["groups"]):
             note_observed(record, event)
             note_success(record, event)
     elif _replace_groups(record, event):
-        note_success(record, event)
-
-
-def finish_others(record: MemoryRecord, event: OthersEnd | OthersBuffered) -> None:
-    """Send observations of other threads' messages to the shared log."""
-    if send_others(record, event):
-        note_observed(record, event)
         note_success(record, event)
 
 
@@ -215,8 +206,7 @@ def _extend_log(
     # After a fork the log may have them although the cursor was set back: it has to move on.
     new = [group for group in groups if group["id"] not in known]
     before = record["log"][:at]
-    added = [*before, *new] if is_shared(record) else _join_empty(before, new, event["after"])
-    record["log"] = [*added, *record["log"][at:]]
+    record["log"] = [*_join_empty(before, new, event["after"]), *record["log"][at:]]
     record["cursor"] = list(event["cursor"])
     return True
 
@@ -247,9 +237,8 @@ def _replace_groups(record: MemoryRecord, event: ReflectionEnd | ReflectionActiv
     replaced = replace_groups(record["log"], event["group_ids"], event["groups"])
     if replaced is None:
         return False
-    record["log"], groups = replaced
+    record["log"], _ = replaced
     record["generation"] += 1
-    send_reflection(record, event, groups, find_rest(event))
     return True
 
 
@@ -314,7 +303,8 @@ def end_buffering(
     if not _take_pending(record, event):
         return
     if event["operation"] == "others":
-        finish_others(record, event)
+        note_observed(record, event)
+        note_success(record, event)
         return
     if event["operation"] == "observation":
         record["chunks"] = [*record["chunks"], event["chunk"]]
@@ -350,7 +340,7 @@ def _take_pending(record: MemoryRecord, event: JobResult) -> bool:
 def open_record(record: MemoryRecord, event: Opened) -> None:
     """Start the record of a thread, or give it a new identity (a copied thread, another scope)."""
     begin_anew(record, event)
-    join_or_leave(record, event)
+    record.pop("others", None)  # they may be another user's
     note_tool(record, event)
     leave_recalled(record, event)
     record["id"], record["thread_id"] = event["id"], event["thread_id"]
@@ -366,14 +356,21 @@ def note_deletion(record: MemoryRecord, event: DeletionFound) -> None:
     """Note how often the thread was deleted, and forget what it had then."""
     if not note_number(record, event):
         return
-    drop_deleted_part(record, event)
     record.pop("pinned", None)  # and what was found, as that may be deleted
     record.pop("recalled", None)
 
 
 def note_others(record: MemoryRecord, event: OthersDescribed) -> None:
-    """Note what is unobserved in other threads."""
+    """Note what is known and unobserved in the user's other threads."""
     record["others"] = event["others"]
+
+
+def take_over(record: MemoryRecord, event: TakenOver) -> None:
+    """Put what another thread observed of this one into the log, where it is still as it was."""
+    if event["after"] == find_newest_observed(record):
+        record["log"] = [*record["log"], *event["groups"]]
+        record["cursor"] = list(event["cursor"])
+        note_observed(record, event)
 
 
 # A record that somebody puts in force again, such as one of the history: whether it can be read.
@@ -496,10 +493,9 @@ _REDUCERS: dict[str, Callable[[MemoryRecord, Any], None]] = {
     "archived": note_archived,
     "deletion": note_deletion,
     "evicted": note_evicted,
-    "synced": take_over_log,
     "others": note_others,
+    "taken-over": take_over,
     "steered": do_act,
-    "acts-gone": drop_acts,
     "titled": set_title,
     "title-words": note_words,
     "title-asked": note_asked,

@@ -150,16 +150,6 @@ def check_version(name: str, stored: Mapping[str, Any]) -> None:
         raise ConfigurationError(msg)
 
 
-def is_shared(record: MemoryRecord) -> bool:
-    """Return whether the log of a record is about other threads, too."""
-    return record["scope"] == "resource"
-
-
-def find_log_owner(record: MemoryRecord) -> str:
-    """Return the id of the log's owner: the record itself, where the log is not shared."""
-    return str(record["resource_id"]) if is_shared(record) else record["id"]
-
-
 def find_label(record: Mapping[str, Any]) -> str | None:
     """Return what lists call the thread of a record; `None` where nothing was noted."""
     label: str | None = record.get(TITLE) or record.get("title", {}).get("words")
@@ -169,13 +159,6 @@ def find_label(record: Mapping[str, Any]) -> str | None:
 def read_closing(record: Mapping[str, Any]) -> dict[str, str]:
     """Return the hints behind the log of a record, by name; none that is empty."""
     return {name: record[name] for name in (TASK, RESPONSE) if record.get(name)}
-
-
-def select_own_groups(record: MemoryRecord) -> list[Group]:
-    """Return the groups of the log that are about the record's own thread."""
-    if not is_shared(record):
-        return record["log"]
-    return [group for group in record["log"] if group["thread_id"] == record["thread_id"]]
 
 
 def find_end(group: Mapping[str, Any]) -> str | None:
@@ -292,12 +275,16 @@ def join_empty(log: Sequence[Group], cycle_id: str) -> list[Group]:
     newest: dict[str | None, list[Group]] = {}
     for group in log:
         run = newest.get(group["thread_id"])
-        if run is not None and not run[-1]["text"] and not group["text"]:
+        if run is not None and _is_empty(run[-1]) and _is_empty(group):
             run.append(group)
             continue
         newest[group["thread_id"]] = [group]
         runs.append(newest[group["thread_id"]])
     return [run[0] if len(run) == 1 else _join(run, cycle_id) for run in runs]
+
+
+def _is_empty(group: Group) -> bool:
+    return not group["text"] and "ends" not in group
 
 
 def _join(run: Sequence[Group], cycle_id: str) -> Group:

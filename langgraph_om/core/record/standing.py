@@ -10,6 +10,7 @@ from typing import Any, Final
 from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.items import LogItem, list_items, read_head
 from langgraph_om.core.record.steering import end_item
+from langgraph_om.core.record.users_log import list_in_sight
 from langgraph_om.core.wire import Group, MemoryRecord, Opened, StandingEntry
 
 STANDING: Final = "standing"
@@ -46,8 +47,8 @@ def select_log(groups: Iterable[Group]) -> list[Group]:
 
 
 def read_rules(record: MemoryRecord) -> list[StandingInstruction]:
-    """Return the standing instructions that are in force, oldest first."""
-    return [read_rule(item) for item in list_items(record["log"]) if is_standing(item.group)]
+    """Return the standing instructions in force, also of the user's other threads, oldest first."""
+    return [*map(read_rule, list_items(select_standing(list_in_sight(record))))]
 
 
 def read_rule(item: LogItem) -> StandingInstruction:

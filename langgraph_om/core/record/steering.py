@@ -11,16 +11,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Final, cast
+from typing import Final, TypeVar, cast
 
 from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.content.text import for_terminal
 from langgraph_om.core.items import LogItem, find_spans, list_items, read_head, replace_spans
 from langgraph_om.core.record.kept import list_pinned, name_pinned
-from langgraph_om.core.record.outbox import add_to_outbox
 from langgraph_om.core.wire import (
-    ActsGone,
     Chunk,
     Event,
     Group,
@@ -28,7 +26,6 @@ from langgraph_om.core.wire import (
     MemoryRecord,
     Steered,
     SteeredItem,
-    SteeringChange,
     SteeringTold,
 )
 from langgraph_om.errors import ItemError
@@ -107,6 +104,8 @@ def _cut(text: str) -> str:
 
 # Do it.
 
+
+ActT = TypeVar("ActT", bound=SteeredItem)
 
 MAX_ACTS: Final = 100
 """How many acts a record keeps; older ones cannot be undone any more."""
@@ -195,6 +194,8 @@ def take_out(item: LogItem, act_id: str) -> tuple[Group | None, Group]:
     sources = [*group.get("sources", []), *group["ranges"]]
     if sources:
         single["sources"] = sources
+    if "leftover" in group:
+        single["leftover"] = group["leftover"]
     return rest, single
 
 
@@ -213,25 +214,6 @@ def _put_back(rest: Group, place: ItemPlace, tokens: int) -> Group:
     lines = rest["text"].split("\n") if rest["text"] else []
     text = "\n".join([*lines[: place["line"]], place["text"], *lines[place["line"] :]])
     return {**rest, "id": place["group"], "text": text, "tokens": rest["tokens"] + tokens}
-
-
-def apply_steering(log: Sequence[Group], change: SteeringChange) -> list[Group]:
-    """Return a log with an act that was computed from a copy of it, which may be an older one.
-
-    Where the item's group is another one by now, the item is looked for; what a person wrote or
-    pinned is added in any case.
-    """
-    ids = [group["id"] for group in log]
-    new = [group for group in change["groups"] if group["id"] not in ids]
-    if change["replaced"] in ids:
-        return _splice(log, change["replaced"], new)
-    before, after = change["before"], change["after"]
-    added = [after] if after is not None and after["id"] not in ids else []
-    item = _find_same(log, before) if before is not None else None
-    if item is not None:
-        rest, _ = take_out(item, change["id"])
-        return _splice(log, item.group["id"], _order(item, rest, added))
-    return insert_by_day(log, added[0]) if added else list(log)
 
 
 def _splice(log: Sequence[Group], key: str | None, groups: Sequence[Group]) -> list[Group]:
@@ -336,7 +318,7 @@ def _undo(
     log: Sequence[Group], chunks: Sequence[Chunk], acts: Sequence[SteeredItem], event: Steered
 ) -> Steering:
     """Put back what was there before an act, under the id that it had."""
-    former = _find_act(acts, event.get("item"))
+    former = find_act(acts, event.get("item"))
     left, again = former["after"], former["before"]
     noted = _note(_mark_undone(acts, former), event, left, again)
     groups = [again] if again is not None else []
@@ -369,7 +351,7 @@ def _mark_undone(acts: Sequence[SteeredItem], former: SteeredItem) -> list[Steer
     return [cast("SteeredItem", {**act, "undone": True}) if act is former else act for act in acts]
 
 
-def _find_act(acts: Sequence[SteeredItem], wanted: str | None) -> SteeredItem:
+def find_act(acts: Sequence[ActT], wanted: str | None) -> ActT:
     """Return the act to undo: the one that is named, or the newest that still stands."""
     open_ones = [act for act in acts if not act["undone"]]
     if wanted is None:
@@ -398,15 +380,14 @@ def do_act(record: MemoryRecord, event: Steered) -> None:
         return
     thread_id = record["thread_id"]
     done = steer(record["log"], record["chunks"], acts, event, thread_id=thread_id)
-    record["chunks"] = done.chunks
-    _keep_done(record, done)
+    record["log"], record["chunks"], record["steered"] = done.log, done.chunks, done.acts
 
 
 def _act_on_message(record: MemoryRecord, event: Steered) -> bool:
     """Pin or unpin a message, or take that back; return whether an act is one of these."""
     acts, pinned = record.get("steered", []), list_pinned(record)
     if event["action"] == "undo":
-        former = _find_act(acts, event.get("item"))
+        former = find_act(acts, event.get("item"))
         before, after = former["after"], former["before"]
         acts = _mark_undone(acts, former)
         if not _is_message(before) and not _is_message(after):
@@ -438,37 +419,36 @@ def end_item(record: MemoryRecord, group_id: str, cycle_id: str, at: str, by: st
         by: What the user said.
     """
     ended = next((group for group in record["log"] if group["id"] == group_id), None)
-    if ended is None:
+    known = record.get("others", {}).get("known", [])
+    elsewhere = next((group for group in known if group["id"] == group_id), None)
+    if ended is None and elsewhere is None:
         return
+    after = None if ended is not None else build_end(cycle_id, record["thread_id"], group_id, at)
     event: Steered = {
         "type": "steered",
         "id": derive_id("end", cycle_id, group_id),
         "action": "end",
         "at": at,
     }
-    acts = _note(record.get("steered", []), event, ended, None)
+    acts = _note(record.get("steered", []), event, ended, after)
     acts[-1] |= {"is_new": False, "by": by}  # the stream is told by the cycle
-    log = _splice(record["log"], group_id, [])
-    _keep_done(record, Steering(log, [], acts, group_id, []))
+    log = [group for group in record["log"] if group["id"] != group_id]
+    record["log"], record["steered"] = [*log, *filter(None, [after])], acts
 
 
-def _keep_done(record: MemoryRecord, done: Steering) -> None:
-    record["log"], record["steered"] = done.log, done.acts
-    act = done.acts[-1]
-    add_to_outbox(
-        record,
-        act["id"],
-        kind="steer",
-        replaced=done.replaced,
-        groups=done.groups,
-        before=act["before"],
-        after=act["after"],
-    )
-
-
-def drop_acts(record: MemoryRecord, event: ActsGone) -> None:
-    """Let go of acts on threads that are gone."""
-    record["steered"] = [act for act in record.get("steered", []) if act["id"] not in event["ids"]]
+def build_end(cycle_id: str, thread_id: str, group_id: str, at: str) -> Group:
+    """Return the group of a thread's log that ends an instruction of another thread."""
+    return {
+        "id": derive_id("end", cycle_id, group_id),
+        "kind": "observation",
+        "ranges": [],
+        "thread_id": thread_id,
+        "observed_at": at,
+        "text": "",
+        "tokens": 0,
+        "keep": {"by": "user", "how": "end", "since": at},
+        "ends": [group_id],
+    }
 
 
 def note_acts_told(record: MemoryRecord) -> None:

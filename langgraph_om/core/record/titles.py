@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from langgraph_om.core.record.outbox import add_to_outbox
 from langgraph_om.core.record.record import RESPONSE, TASK, TITLE, add_up
 from langgraph_om.core.wire import (
     MemoryRecord,
@@ -69,8 +68,6 @@ def _set_by_person(record: MemoryRecord, state: TitleState, event: Titled) -> No
         "cycle_id": None,
         "tries": 0,
     }
-    fixed: dict[str, Any] = {"thread_id": record["thread_id"], "fixed": {TITLE: title}}
-    add_to_outbox(record, event["id"], kind="fix", groups=[], **fixed)
 
 
 def take_hints(record: MemoryRecord, event: Mapping[str, Any]) -> None:

@@ -32,8 +32,6 @@ from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.record.record import (
     CURSOR_TAIL,
     has_strays,
-    is_shared,
-    select_own_groups,
     select_valid_counts,
 )
 from langgraph_om.core.tokens.counter import CONVERSATION_OVERHEAD, TokenCounter
@@ -196,7 +194,7 @@ def find_cursor(record: MemoryRecord, messages: Sequence[BaseMessage]) -> tuple[
 
 def begins_at_first(record: MemoryRecord) -> bool:
     """Return whether nothing of the conversation is observed."""
-    return not record["cursor"] and (not record["log"] or is_shared(record))
+    return not record["cursor"] and not record["log"]
 
 
 def walk_back(cursor: Sequence[str], messages: Sequence[BaseMessage]) -> tuple[Keyed, int] | None:
@@ -239,7 +237,7 @@ def _search_start(record: MemoryRecord, positions: dict[str, int]) -> int:
     # Messages with a count were in the window at the last step.
     counts = record["token_cache"]["counts"]
     unobserved = min((positions[key] for key in counts if key in positions), default=0)
-    ranges = [ends for group in select_own_groups(record) for ends in group["ranges"]]
+    ranges = [ends for group in record["log"] for ends in group["ranges"]]
     for passed, (first, last) in enumerate(reversed(ranges)):
         if last in positions:
             return max(positions[last] + 1, unobserved if passed else 0)
@@ -520,7 +518,7 @@ def check_observed(
     count = len(before)
     grown = count - old["count"] - moved if at >= 0 else 0
     strays = [key for key in before if key in set(old["strays"])]
-    if grown > 0 and not is_shared(record):
+    if grown > 0:
         unread = {*_find_uncovered(record, before), *_find_among_named(record, keyed)} - {*strays}
         new = [key for key in before if key in unread]
         unnamed = [key for key in before if key not in {*record["cursor"], *strays}]
@@ -583,7 +581,7 @@ def find_edited(
         if before.get(key := _key_of_mark(mark), mark) != mark and times[key] == 1
     ]
     again = [key for key, message in edited if role_of(message) == "user"]
-    if again and not is_shared(record):
+    if again:
         kept["strays"] = [*dict.fromkeys([*observed["strays"], *again])]
     return kept, edited
 

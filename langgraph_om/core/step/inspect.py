@@ -304,12 +304,12 @@ def inspect(  # noqa: C901, PLR0912 all that a step does, in order
     step.apply(list_known(step.record, step.windows, step.messages))
     if parts.titles is not None:
         yield from parts.titles.ask(step)
+    if parts.sharing is not None:
+        yield from parts.sharing.look(step)
     if parts.archive is not None:
         archived = yield from parts.archive.write_new(step)
         if parts.evict is not None and archived is not None:
             yield from parts.evict.evict(step, archived)
-    if parts.sharing is not None:
-        yield from parts.sharing.exchange(step)
     if parts.working is not None:
         yield from parts.working.refresh(step)
     if not step.is_final:
@@ -336,7 +336,7 @@ def _prepare_actor(step: Step, parts: Parts) -> EffectFlow[None]:
 
 _EDITED: Final = (
     "thread %r: messages were edited after they were observed: %s. A user's new words are observed "
-    "again where no log is shared; what was noted before stays. Where it is wrong, correct it with "
+    "again; what was noted before stays. Where it is wrong, correct it with "
     "`memory.of(graph, config).correct(...)`, or add a new message instead of an edit"
 )
 

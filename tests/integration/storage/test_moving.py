@@ -194,21 +194,26 @@ def test_jobs_of_the_thread_cannot_finish(archive: SQLAlchemyArchive) -> None:
 # --- What is refused -----------------------------------------------------------------------------
 
 
-def test_a_shared_log_is_not_parted(archive: SQLAlchemyArchive) -> None:
-    """Neither by a memory of threads that share one, nor by another over the same archive."""
+def test_a_thread_takes_what_is_known_of_it_along(archive: SQLAlchemyArchive) -> None:
+    """Of the former owner's other threads it knows nothing any more, nor they of it."""
     shared = recalling(archive=archive, scope="resource")
     for said in [SECRET, *turns(6)]:
         say(shared.graph, ANA, said)
-    plain = recalling(archive=archive)
-    say(plain.graph, BENS_OTHER, turn(30))
-    wanted = r"'trip' cannot be moved.*'ana' share a log.*delete_thread\('trip'\)"
-    for memory in (shared.memory, plain.memory):
-        with pytest.raises(ConfigurationError, match=wanted):
-            memory.move_thread("trip", "ana", "ben")
-    with pytest.raises(ConfigurationError, match=r"'b2' cannot be moved.*'ana' share a log"):
-        plain.memory.move_thread("b2", "ben", "ana")
-    assert listed(shared.memory, "ana") == {"trip"}
-    assert listed(plain.memory, "ben") == {"b2"}
+    say(shared.graph, ANAS_OTHER, turn(20))
+    assert listed(shared.memory, "ana") == {"trip", "a2"}
+    shared.memory.of(shared.graph, ANA).move_to("ben")
+    moved = on_thread("trip", resource_id="ben")
+    say(shared.graph, BENS_OTHER, turn(30))
+    assert {group["thread_id"] for group in known(shared, BENS_OTHER)} == {"trip"}
+    say(shared.graph, moved, turn(31))
+    state = values(shared.graph, moved)["om"]["others"]
+    assert "a2" not in str(state)
+    say(shared.graph, ANAS_OTHER, turn(21))
+    assert known(shared, ANAS_OTHER) == []
+
+
+def known(agent: Any, config: Any) -> list[Any]:
+    return list(values(agent.graph, config)["om"]["others"]["known"])
 
 
 def test_what_cannot_be_meant(archive: SQLAlchemyArchive) -> None:

@@ -1,15 +1,20 @@
-"""One log over all threads of a user: what each sees, and that nothing is lost or doubled."""
+"""What threads of a user know of each other; nothing is lost, doubled, or shown to others."""
 
 from __future__ import annotations
 
+import json
 import re
+import threading
+import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import BaseMessage, HumanMessage, RemoveMessage
+from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
@@ -21,21 +26,21 @@ from langgraph_om import (
     create_memory_agent,
 )
 from langgraph_om.core.content.message_keys import OTHERS_ID, hidden_id
-from langgraph_om.core.record.sharing import (
-    make_blank_log,
-)
+from langgraph_om.core.items import list_items
+from langgraph_om.core.record.users_log import complete_log
 from langgraph_om.core.record.window import open_window
-from langgraph_om.errors import ArchiveError
-from langgraph_om.features.shared_log.exchange import OTHERS_PART
+from langgraph_om.features.leftovers import LEAST_BEHIND, MOST_NEAR, RECENT_PART
+from langgraph_om.features.sharing import KNOWN_PART
 from langgraph_om.memory import runner_of
 from langgraph_om.runtime.executors import BackgroundBuffering
-from langgraph_om.testing import ScriptedChatModel
-from support import groups
+from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
+from langgraph_om.tools.sources import ArchiveSource
 from support.clock import Clock
 from support.shared_world import (
     SMALL,
     Agent,
     answer,
+    append,
     check_thread,
     config,
     covered,
@@ -60,6 +65,16 @@ def archive(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[SQLAlchem
 @pytest.fixture
 def files(tmp_path: Any) -> SQLAlchemyArchive:
     return SQLAlchemyArchive(f"sqlite:///{tmp_path}/memory.db")
+
+
+def known(agent: Agent, thread: str) -> set[str | None]:
+    """The threads of which another one is shown something."""
+    return {group["thread_id"] for group in agent.state(thread)[0]["others"]["known"]}
+
+
+def logged(archive: SQLAlchemyArchive, thread: str) -> list[Any]:
+    """The log of a thread as the archive has it, oldest first."""
+    return archive.groups(thread_id=thread, limit=1000, in_log=True)[::-1]
 
 
 def ends(parts: list[dict[str, Any]]) -> list[str]:
@@ -88,16 +103,18 @@ def test_a_new_thread_knows_the_others_at_once(files: SQLAlchemyArchive) -> None
 
 
 def test_what_is_shown_of_others_keeps_to_its_budget(files: SQLAlchemyArchive) -> None:
-    memory = sharing(files, observation={"message_tokens": 500})
+    limits = {"observation": {"message_tokens": 500}, "reflection": {"observation_tokens": 1000}}
+    memory = sharing(files, **limits)
     agent = Agent(memory, InMemorySaver())
+    count = runner_of(memory).settings.counter.count_text
     for turn in range(8):
         for thread in ("trips", "work", "home", "music"):
             agent.say(thread)
             record, _ = agent.state(thread)
-            shown = sum(
-                runner_of(memory).settings.counter.count_text(o["text"]) for o in record["others"]
-            )
-            assert shown <= round(memory.thresholds.message_tokens * OTHERS_PART)
+            shown = sum(count(each["text"]) for each in record["others"]["recent"])
+            assert shown <= round(memory.thresholds.message_tokens * RECENT_PART)
+            noted = sum(group["tokens"] for group in record["others"]["known"])
+            assert noted <= round(memory.thresholds.observation_tokens * KNOWN_PART)
             if turn > 3 and thread != "work":
                 assert f"work-{turn - (thread == 'trips'):03d}" in agent.prompt()
 
@@ -114,19 +131,6 @@ def test_sections_name_their_threads_and_ids_can_be_shown(files: SQLAlchemyArchi
     assert seen.count("<observations>\n") == seen.count("</observations>") == 1
 
 
-def test_the_log_stays_the_same_text_while_it_grows(files: SQLAlchemyArchive) -> None:
-    agent = Agent(sharing(files), InMemorySaver())
-    before = ""
-    for _ in range(14):
-        agent.say("trips")
-        agent.say("work")
-        seen = agent.system()
-        log = seen[: seen.index('\n</thread>\n\n["Today"')] if "</observations>" in seen else ""
-        assert log.startswith(before)
-        before = log
-    assert before
-
-
 def test_users_do_not_see_each_other(files: SQLAlchemyArchive) -> None:
     memory, saver = sharing(files), InMemorySaver()
     ada, bob = Agent(memory, saver, "ada"), Agent(memory, saver, "bob")
@@ -135,7 +139,6 @@ def test_users_do_not_see_each_other(files: SQLAlchemyArchive) -> None:
         bob.say("work")
         assert "trips-" not in bob.prompt()
         assert "work-" not in ada.prompt()
-    assert files.load_record("ada") != files.load_record("bob")
 
 
 def test_text_of_other_threads_can_not_pose_as_structure(files: SQLAlchemyArchive) -> None:
@@ -214,14 +217,10 @@ def test_threads_without_an_answer_stay_unobserved(
     idle_threads(agent, 8)
     clock.advance(hours=1)
     agent.say("last")
-    record, _ = agent.state("last")
-    owners = {group["thread_id"] for group in record["log"]}
-    assert "t1" in owners
-    assert "t0" not in owners
-    assert "nobody" not in owners
-    stored, _ = files.load_record("ada")
-    assert stored is not None
-    assert "t0" not in stored["threads"], "it is asked for again"
+    agent.say("last")
+    assert "t1" in known(agent, "last")
+    assert "t0" not in known(agent, "last"), "it is asked for again"
+    assert not logged(files, "t0")
 
 
 def test_buffering_observes_other_threads_beside_the_turns(files: SQLAlchemyArchive) -> None:
@@ -241,8 +240,7 @@ def test_buffering_observes_other_threads_beside_the_turns(files: SQLAlchemyArch
         for thread in THREADS:
             agent.say(thread)
             check_thread(agent, thread)
-        record, _ = agent.state("home")
-        assert {group["thread_id"] for group in record["log"]} == set(THREADS)
+        assert known(agent, "home") == {"trips", "work"}
     assert not blocked
 
 
@@ -260,8 +258,8 @@ def test_custom_instructions_and_titles_reach_the_question_about_several(
     ]
     assert several
     assert all("Mind the codes." in messages[0].text for messages in several)
-    titled = [files.thread(f"t{number}") for number in range(8)]
-    assert any(thread is not None and thread.title for thread in titled)
+    agent.say("t0")
+    assert agent.state("t0")[0]["thread_title"], "its own thread takes the title over"
 
 
 def test_parts_say_which_threads_were_observed(files: SQLAlchemyArchive) -> None:
@@ -297,7 +295,7 @@ def test_hooks_see_the_texts_of_each_thread(files: SQLAlchemyArchive) -> None:
 # --- Reflection ----------------------------------------------------------------------------------
 
 
-def test_reflection_keeps_threads_apart_and_ranges_whole(files: SQLAlchemyArchive) -> None:
+def test_each_thread_condenses_its_own_log(files: SQLAlchemyArchive) -> None:
     memory = sharing(files, reflection={"observation_tokens": 500})
     agent = Agent(memory, InMemorySaver())
     for _ in range(25):
@@ -306,85 +304,137 @@ def test_reflection_keeps_threads_apart_and_ranges_whole(files: SQLAlchemyArchiv
     for thread in THREADS:
         agent.say(thread)
         check_thread(agent, thread)
-    record, _ = agent.state("home")
-    assert record["generation"] > 0
-    kinds = {(group["kind"], group["thread_id"]) for group in record["log"]}
-    assert {("reflection", thread) for thread in THREADS} <= kinds
-    for group in record["log"]:
-        assert not re.search(rf"\b(?!{group['thread_id']})(trips|work|home)-\d", group["text"])
+        record, _ = agent.state(thread)
+        assert record["generation"] > 0
+        assert {group["thread_id"] for group in record["log"]} == {thread}
+        for group in [*record["log"], *record["others"]["known"]]:
+            assert not re.search(rf"\b(?!{group['thread_id']})(trips|work|home)-\d", group["text"])
 
 
-# --- Together ------------------------------------------------------------------------------------
+def talk_of_many(agent: Agent, count: int, turns: int = 4) -> None:
+    for number in range(count):
+        for _ in range(turns):
+            agent.say(f"n{number:02}")
 
 
-class Racing(SQLAlchemyArchive):
-    """An archive in which somebody else commits first, so many times."""
+def test_what_is_known_of_many_threads_is_condensed_with_its_sources(
+    files: SQLAlchemyArchive,
+) -> None:
+    limits = {"observation": {"message_tokens": 100}, "reflection": {"observation_tokens": 3000}}
+    agent = Agent(sharing(files, obscure_thread_ids=False, **limits), InMemorySaver())
+    talk_of_many(agent, 9)
+    agent.say("last")
+    [stored, _] = files.load_record("ada")
+    assert stored is not None
+    assert stored["generation"] > 0
+    for group in stored["log"]:
+        assert {*re.findall(r"(n\d\d)-\d", group["text"])} <= {group["thread_id"]}
+    assert "n00" in known(agent, "last"), "what is old stays in sight"
+    assert "n08" in known(agent, "last")
+    held = {key for ids in stored["of"].values() for key in ids}
+    assert held == {
+        group["id"]
+        for thread, ids in stored["of"].items()
+        for group in logged(files, thread)
+        if group["id"] in ids
+    }
 
-    def __init__(self, url: str, others: Any) -> None:
-        super().__init__(url)
-        self.others = others
 
-    def commit_record(self, resource_id: str, record: Any, **options: Any) -> bool:
-        if self.others:
-            self.others.pop()(self)
-        return super().commit_record(resource_id, record, **options)
+def test_what_a_thread_forgets_all_threads_forget(files: SQLAlchemyArchive) -> None:
+    limits = {"observation": {"message_tokens": 100}, "reflection": {"observation_tokens": 3000}}
+    agent = Agent(sharing(files, **limits), InMemorySaver())
+    talk_of_many(agent, 9)
+    agent.say("last")
+    held = files.load_record("ada")[0]
+    assert held is not None
+    code = re.findall(r"n\d\d-\d{3}", str(held["log"]))[0]
+    thread = code[:3]
+    agent.say(thread)  # it takes over what others observed of it
+    handle = agent.memory.of(agent.graph, config(thread))
+    for item in list_items(agent.state(thread)[0]["log"]):
+        if code in item.text:
+            handle.forget(item.id)
+    agent.say("last")
+    assert code not in agent.system() + str(agent.state("last")[0])
+    assert thread in known(agent, "last"), "the rest of it stays"
 
 
-def test_a_commit_is_put_on_top_of_what_others_committed_meanwhile(tmp_path: Any) -> None:
-    def elsewhere(archive: SQLAlchemyArchive) -> None:
-        record, revision = SQLAlchemyArchive.load_record(archive, "ada")
-        record = record or {"generation": 0, "log": [], "threads": {}}
-        group = groups.group(
-            f"else-{revision}",
-            f"* 🔴 else {revision}",
-            thread="elsewhere",
-            ranges=[["x", "y"]],
-            tokens=5,
-        )
-        changed = {**record, "log": [*record["log"], group]}
-        now = datetime(2026, 3, 2, tzinfo=UTC)
-        assert SQLAlchemyArchive.commit_record(archive, "ada", changed, expected=revision, now=now)
+def test_five_hundred_short_chats_cost_a_thread_what_five_do(files: SQLAlchemyArchive) -> None:
+    clock, actor, saver = Clock(), ScriptedChatModel(actor=answer), InMemorySaver()
+    memory = ObservationalMemory(
+        extractive(),
+        scope="resource",
+        archive=files,
+        token_budget=16_000,
+        buffering=InlineBuffering(),
+        clock=clock,
+    )
+    graph = create_memory_agent(actor, memory=memory, checkpointer=saver)
+    sizes, times = list[int](), list[float]()
+    for chat in range(500):
+        clock.advance(hours=3)
+        fact = "My locker at the station has the code K-4711."
+        tram = f"Chat {chat}: the tram leaves at {chat % 24}:15, and ticket {chat * 7} is for Ana."
+        for turn, text in enumerate((fact if chat == 3 else tram, "Which one was it?")):
+            started = time.process_time()
+            message = HumanMessage(text, id=f"c{chat}.h{turn}")
+            graph.invoke({"messages": [message]}, config(f"c{chat}"))
+            times.append(time.process_time() - started)
+        if chat in (5, 499):
+            record = graph.get_state(config(f"c{chat}")).values["om"]
+            sizes.append(len(json.dumps(record, ensure_ascii=False).encode()))
+    assert sizes[1] - sizes[0] <= 20_000
+    usual, late = (sorted(times[at : at + 40])[20] for at in (4, 960))
+    assert late <= 2 * usual, "1.2 to 1.6, as the machine is busy or idle"
+    prompt = "\n".join(message.text for message in actor.calls[-1]["messages"])
+    found = memory.search("code of the locker", resource_id="ada")
+    assert "K-4711" in prompt + str(found)
 
-    archive = Racing(f"sqlite:///{tmp_path}/memory.db", [elsewhere] * 3)
-    agent = Agent(sharing(archive), InMemorySaver())
-    for _ in range(8):
+
+# --- What a person does through the archive ------------------------------------------------------
+
+
+def test_a_person_changes_what_any_thread_knows_through_the_archive(
+    archive: SQLAlchemyArchive,
+) -> None:
+    memory = sharing(archive, observation={"message_tokens": 100})
+    agent = Agent(memory, InMemorySaver())
+    for _ in range(4):
         agent.say("trips")
+    source = ArchiveSource(archive, "ada")
+
+    def find(code: str) -> str:
+        return next(own.id for own in list_items(logged(archive, "trips")) if code in own.text)
+
+    forgotten = find("trips-000")
+    act = source.change_log(lambda state: memory.updates.forget(forgotten, state=state))
+    correct = partial(memory.updates.correct, find("trips-001"), "The code is 7")
+    source.change_log(lambda state: correct(state=state))
+    agent.say("work")
+    assert "trips-000" not in agent.system()
+    assert "trips-001" not in agent.system()
+    assert "The code is 7 (corrected by a person)" in agent.system()
+    agent.say("trips")
+    for log in (agent.state("trips")[0]["log"], logged(archive, "trips")):
+        assert "trips-000" not in str(log)
+        assert str(log).count("The code is 7") == 1
     check_thread(agent, "trips")
-    record, _ = agent.state("trips")
-    owners = [group["thread_id"] for group in record["log"]]
-    assert owners.count("elsewhere") == 3
-    assert "trips" in owners
-
-
-def test_a_crash_before_the_commit_loses_nothing(files: SQLAlchemyArchive) -> None:
-    """The process ends after the Observer's answer was checkpointed, before it was shared."""
-    saver = InMemorySaver()
-    first = Agent(sharing(files), saver)
-    commit, files.commit_record = files.commit_record, _unavailable  # type: ignore[method-assign]
-    for _ in range(6):
-        first.say("trips")
-    record, _ = first.state("trips")
-    assert record["outbox"]
-    assert record["log"], "its own copy goes on"
-    check_thread(first, "trips")
-    files.commit_record = commit  # type: ignore[method-assign]
-    second = Agent(sharing(files), saver)
-    second.say("trips", 6)
-    record, _ = second.state("trips")
-    assert record["outbox"] == []
-    assert files.load_record("ada")[0]["log"] == record["log"]  # type: ignore[index]
-    check_thread(second, "trips")
-
-
-def _unavailable(*_: Any, **__: Any) -> bool:
-    msg = "the archive could not commit a record: away"
-    raise ArchiveError(msg)
+    source.change_log(lambda _: memory.updates.undo(act))
+    agent.say("work")
+    assert "trips-000" in agent.system()
+    agent.say("trips")
+    assert "trips-000" in str(agent.state("trips")[0]["log"])
+    assert find("trips-000") == forgotten
+    memory.delete_thread("trips")
+    assert "trips-" not in str(archive.load_record("ada"))
 
 
 # --- The past ------------------------------------------------------------------------------------
 
 
-def test_a_thread_that_remembered_by_itself_joins(files: SQLAlchemyArchive) -> None:
+def test_a_thread_that_remembered_by_itself_is_known_to_the_others(
+    files: SQLAlchemyArchive,
+) -> None:
     saver = InMemorySaver()
     alone = ObservationalMemory(
         extractive(),
@@ -398,18 +448,20 @@ def test_a_thread_that_remembered_by_itself_joins(files: SQLAlchemyArchive) -> N
     own = before.state("trips")[0]["log"]
     assert own
     after = Agent(sharing(files), saver)
+    after.say("work")
+    assert own[0]["id"] in [group["id"] for group in after.state("work")[0]["others"]["known"]]
     after.say("trips", 6)
     check_thread(after, "trips")
-    after.say("work")
-    assert own[0]["id"] in [group["id"] for group in after.state("work")[0]["log"]]
+    alone = Agent(alone, saver)
+    alone.say("trips", 7)
+    assert "work-" not in alone.prompt(), "by itself again, it is shown nothing of the others"
 
 
 def test_history_can_be_listed_read_and_restored(archive: SQLAlchemyArchive) -> None:
-    memory = sharing(archive, reflection={"observation_tokens": 300})
+    limits = {"observation": {"message_tokens": 100}, "reflection": {"observation_tokens": 1000}}
+    memory = sharing(archive, **limits)
     agent = Agent(memory, InMemorySaver())
-    for _ in range(20):
-        agent.say("trips")
-        agent.say("work")
+    talk_of_many(agent, 14)
     generations = memory.history("ada")
     assert len(generations) > 1
     newest, former = generations[0], generations[1]
@@ -421,8 +473,8 @@ def test_history_can_be_listed_read_and_restored(archive: SQLAlchemyArchive) -> 
     restored = memory.restore("ada", former["generation"])
     assert restored["log"] == former["log"]
     assert restored["generation"] == newest["generation"] + 1
-    agent.say("trips")
-    check_thread(agent, "trips")
+    agent.say("n00")
+    check_thread(agent, "n00")
     with pytest.raises(ConfigurationError, match="`generation` is 999"):
         memory.restore("ada", 999)
 
@@ -430,24 +482,28 @@ def test_history_can_be_listed_read_and_restored(archive: SQLAlchemyArchive) -> 
 # --- Deletion ------------------------------------------------------------------------------------
 
 
-def test_a_shared_log_of_a_later_version_is_refused_by_its_name(files: SQLAlchemyArchive) -> None:
-    files.commit_record("ada", {**make_blank_log(), "version": 2}, expected=0, now=Clock()())
+def test_a_log_of_a_later_version_is_refused_by_its_name(files: SQLAlchemyArchive) -> None:
+    files.commit_record("ada", {**complete_log(None), "version": 2}, expected=0, now=Clock()())
     agent = Agent(sharing(files), InMemorySaver())
-    with pytest.raises(ConfigurationError, match=r"shared log is 2.*upgrade langgraph-om"):
+    with pytest.raises(ConfigurationError, match=r"user's log is 2.*upgrade langgraph-om"):
         agent.say("trips")
-    with pytest.raises(ConfigurationError, match="shared log is 2"):
+    with pytest.raises(ConfigurationError, match="user's log is 2"):
         agent.memory.history("ada")
 
 
-def test_a_deleted_thread_leaves_nothing_in_the_shared_log(archive: SQLAlchemyArchive) -> None:
-    memory = sharing(archive, reflection={"observation_tokens": 400})
+def test_a_deleted_thread_leaves_nothing(archive: SQLAlchemyArchive) -> None:
+    memory = sharing(
+        archive, observation={"message_tokens": 100}, reflection={"observation_tokens": 1000}
+    )
     agent = Agent(memory, InMemorySaver())
     for _ in range(14):
         agent.say("trips")
-        agent.say("work")
+    talk_of_many(agent, 8)
+    assert "trips" in str(archive.load_record("ada")), "the user's log has something of it"
     memory.delete_thread("trips")
-    agent.say("work")
+    agent.say("n00")
     assert "trips-" not in agent.prompt()
+    assert "trips-" not in str(agent.state("n00")[0])
     for record in memory.history("ada", 100):
         assert "trips-" not in str(record)
     assert memory.observations_as_of("ada", runner_of(memory).clock()).count("trips-") == 0
@@ -464,6 +520,23 @@ def test_a_deleted_thread_leaves_nothing_in_the_shared_log(archive: SQLAlchemyAr
     stored = f"{memory.history('ada', 100)} {read_stored(archive, 'trips')}"
     for number in range(14):
         assert f"trips-{number:03d}" not in stored
+    agent.say("n00")
+    assert "trips-021" in agent.prompt(), "and the others know of it anew"
+
+
+def test_pruned_threads_leave_nothing(archive: SQLAlchemyArchive) -> None:
+    clock = Clock()
+    limits = {"observation": {"message_tokens": 100}, "reflection": {"observation_tokens": 1000}}
+    memory = sharing(archive, clock=clock, **limits)
+    agent = Agent(memory, InMemorySaver())
+    for _ in range(14):
+        agent.say("trips")
+    clock.advance(days=100)
+    talk_of_many(agent, 8)
+    assert "trips" in str(archive.load_record("ada")), "the user's log has something of it"
+    assert memory.prune(timedelta(days=90)) == ["trips"]
+    agent.say("n00")
+    assert "trips-" not in agent.prompt() + str(memory.history("ada", 100))
 
 
 def read_stored(archive: SQLAlchemyArchive, thread: str) -> str:
@@ -549,9 +622,131 @@ def test_work_in_flight_for_a_deleted_thread_is_dropped(files: SQLAlchemyArchive
     agent = Agent(memory, InMemorySaver())
     idle_threads(agent, 8)
     assert deleted
-    record = files.load_record("ada")[0] or {"log": []}
-    assert "t0" not in {group["thread_id"] for group in record["log"]}
-    assert len(record["log"]) > 0
+    assert not files.groups(thread_id="t0")
+    assert any(logged(files, f"t{number}") for number in range(8))
+
+
+# --- What others observed of a thread ------------------------------------------------------------
+
+
+def leave(agent: Agent, files: SQLAlchemyArchive, thread: str, turns: int = 3) -> list[str]:
+    """Have a thread leave some turns, which another one observes; return the ids of the groups."""
+    for _ in range(turns):
+        agent.say(thread)
+    for number in range(12):
+        agent.say(f"beside{number}")
+        if logged(files, thread):
+            break
+    groups = logged(files, thread)
+    assert groups, "others have observed it"
+    return [group["id"] for group in groups]
+
+
+def test_a_thread_takes_over_what_others_observed_of_it(files: SQLAlchemyArchive) -> None:
+    model = extractive()
+    agent = Agent(sharing(files, model), InMemorySaver())
+    ids = leave(agent, files, "trips")
+    asked = len(observer_calls(model))
+    agent.say("trips")
+    record, _ = agent.state("trips")
+    assert [group["id"] for group in record["log"]] == ids
+    assert len(observer_calls(model)) == asked, "nobody is asked again"
+    assert record["current_task"], "with what was stated beside it"
+    check_thread(agent, "trips")
+    agent.say("work")
+    assert [group["id"] for group in logged(files, "trips")] == ids
+
+
+def test_what_was_edited_since_is_not_taken_over(files: SQLAlchemyArchive) -> None:
+    agent = Agent(sharing(files), InMemorySaver())
+    ids = leave(agent, files, "trips")
+    edited = HumanMessage("I will stay at home, code new-000.", id="trips.h0")
+    agent.graph.update_state(config("trips"), {"messages": [edited]}, as_node="agent")
+    agent.say("trips")
+    record, _ = agent.state("trips")
+    assert not {group["id"] for group in record["log"]} & {*ids}
+    check_thread(agent, "trips")
+    assert "new-000" in agent.prompt()
+    agent.say("work")
+    assert not {*ids} & {group["id"] for group in agent.state("work")[0]["others"]["known"]}
+
+
+def test_a_fork_takes_over_what_is_in_its_own_conversation_alone(files: SQLAlchemyArchive) -> None:
+    agent = Agent(sharing(files), InMemorySaver())
+    ids = leave(agent, files, "trips")
+    history = [*agent.graph.get_state_history(config("trips"))]
+    early = history[-1]
+    where = {**config("trips")["configurable"], **early.config["configurable"]}
+    agent.graph.invoke({"messages": [said("trips", 50)]}, {"configurable": where})
+    record, messages = agent.state("trips")
+    assert not {group["id"] for group in record["log"]} & {*ids}
+    assert [str(each.id) for each in messages] == ["trips.h50", "trips.h50.a"]
+    check_thread(agent, "trips")
+
+
+def test_two_workers_observe_once(files: SQLAlchemyArchive) -> None:
+    together = threading.Barrier(6, timeout=120)
+
+    def observer(messages: list[BaseMessage]) -> str:
+        time.sleep(0.5)
+        return ExtractiveObserver().reply(messages)
+
+    def say(number: int) -> None:
+        together.wait()
+        agent.say(f"t{number}")
+
+    append(files, "noisy", 0, 30)
+    model = extractive(observer=observer)
+    agent = Agent(sharing(files, model, observation={"message_tokens": 1000}), InMemorySaver())
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(say, range(6)))
+    assert sum(call["role"] == "observer" for call in model.calls) == 1
+    agent.say("t0")
+    assert "noisy" in known(agent, "t0")
+
+
+def test_who_was_overtaken_by_the_thread_itself_writes_nothing(files: SQLAlchemyArchive) -> None:
+    """While another thread asks about it, the thread goes on and observes its own messages."""
+    saver, done = InMemorySaver(), list[str]()
+    own = Agent(sharing(files), saver)
+
+    def overtaken(messages: list[BaseMessage]) -> str:
+        reply = str(extractive().invoke(messages, config={"run_name": "om_observer"}).text)
+        if not done and '<thread id="trips">' in reply:
+            done.append("trips")
+            for number in range(10, 16):
+                own.say("trips", number)
+        return reply
+
+    memory = sharing(files, extractive(observer=overtaken), obscure_thread_ids=False)
+    agent = Agent(memory, saver)
+    for _ in range(3):
+        agent.say("trips")
+    for number in range(12):
+        agent.say(f"beside{number}")
+    assert done
+    own.say("trips", 16)
+    check_thread(own, "trips")
+    keys = [each.key for each in files.messages("trips", limit=100, visible_only=False)]
+    times = covered({"log": logged(files, "trips")}, "trips", keys)  # type: ignore[typeddict-item]
+    assert max(times.values()) == 1
+
+
+def test_what_nobody_is_shown_any_more_is_observed(files: SQLAlchemyArchive) -> None:
+    """A little of it waits, and then goes with that of others."""
+    model = extractive()
+    agent = Agent(sharing(files, model, observation={"message_tokens": 20_000}), InMemorySaver())
+    for number in range(MOST_NEAR + LEAST_BEHIND - 1):
+        append(files, f"n{number:02}", 0, 1)
+    agent.say("quiet")
+    assert not observer_calls(model)
+    append(files, "one more", 0, 1)
+    agent.say("quiet")
+    agent.say("quiet")
+    assert len(observer_calls(model)) == 1, "several threads in one question"
+    assert len(known(agent, "quiet")) == LEAST_BEHIND
+    agent.say("quiet")
+    assert len(observer_calls(model)) == 1
 
 
 # --- With the rest -------------------------------------------------------------------------------
@@ -577,7 +772,7 @@ def test_observations_of_other_threads_can_be_searched(files: SQLAlchemyArchive)
 # --- What is refused -----------------------------------------------------------------------------
 
 
-def test_a_shared_log_needs_an_archive_and_a_resource(files: SQLAlchemyArchive) -> None:
+def test_the_scope_needs_an_archive_and_a_resource(files: SQLAlchemyArchive) -> None:
     with pytest.raises(ConfigurationError, match=r"`scope` is .*and there is no `archive`"):
         ObservationalMemory(extractive(), scope="resource")
     agent = Agent(sharing(files), InMemorySaver())
@@ -597,22 +792,3 @@ def test_other_threads_stay_in_view_when_they_can_not_be_observed(files: SQLAlch
     for number in range(9):
         agent.say(f"t{number}")
         assert number == 0 or f"t{number - 1}-000" in agent.prompt()
-
-
-def test_messages_removed_after_they_were_observed_are_not_observed_by_others(
-    files: SQLAlchemyArchive,
-) -> None:
-    agent = Agent(sharing(files), InMemorySaver())
-    for _ in range(9):
-        agent.say("trips")
-    record, _ = agent.state("trips")
-    newest = record["cursor"][-2:]
-    gone = [RemoveMessage(id=key) for key in newest]
-    agent.graph.update_state(config("trips"), {"messages": gone}, as_node="agent")
-    for _ in range(9):
-        agent.say("trips")
-        agent.say("work")
-    record, _ = agent.state("work")
-    archived = [each.key for each in files.messages("trips", limit=100, visible_only=False)]
-    counts = covered(record, "trips", archived)
-    assert all(counts[key] <= 1 for key in newest)

@@ -41,7 +41,7 @@ class ActorDownError(ConnectionError):
 
 def find_usable(answer: AIMessage, names: list[str]) -> Mapping[str, Any]:
     """The threads, by the ids that were asked about, of which an answer can be used."""
-    from langgraph_om.features.shared_log.sections import parse_sections  # noqa: PLC0415
+    from langgraph_om.core.observe.threads import parse_sections  # noqa: PLC0415
 
     is_cut = "finish_reason" in answer.response_metadata
     return parse_sections(answer.text, names, cut_off=is_cut).threads
@@ -336,9 +336,14 @@ class Oracle:
                 self.shown.setdefault(part, set()).update(words_in(text))
 
     def unread(self, words: set[str]) -> set[str]:
-        """The words of a message that no cycle was shown, of the cycle that was shown most."""
+        """The words of a message that no cycle was shown, of the cycle that was shown most.
+
+        What comes of one about several threads is theirs at once, whoever hears of it.
+        """
         shown = [*self.shown.items()]
-        found = (words - seen for (cycle_id, _), seen in shown if cycle_id in self.landed)
+        found = (
+            words - seen for (cycle_id, name), seen in shown if name or cycle_id in self.landed
+        )
         return min(found, key=len, default=words)
 
     def _extract(self, messages: list[BaseMessage]) -> AIMessage:
@@ -354,13 +359,15 @@ _LINES = re.MULTILINE | re.DOTALL
 
 def words_in(text: str) -> set[str]:
     """The words that somebody said, and the labels of calls; an edited message has one word."""
-    return set(re.findall(r'\b(?:u\d[\w.]*|edited):\d+|"label":"[^"]+"', text))
+    return set(
+        re.findall(r'\b(?:u\d[\w.]*|edited):\d+|(?<="label":)"[^"]+"', text.replace(": ", ":"))
+    )
 
 
 def words_of(message: BaseMessage) -> set[str]:
     """The same of a message."""
     calls = message.tool_calls if isinstance(message, AIMessage) else []
-    return words_in(message.text) | {f'"label":"{call["args"]["label"]}"' for call in calls}
+    return words_in(message.text) | {f'"{call["args"]["label"]}"' for call in calls}
 
 
 def spoken(text: str) -> set[int]:

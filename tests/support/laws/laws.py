@@ -127,15 +127,10 @@ class Moment:
     shows_hints: bool = True
     is_branched: bool = False
     """Whether the thread went on from an earlier point at some time."""
-    is_forked: bool = False
-    """Whether the log is shared and knows other branches of the thread too."""
     unread: Callable[[set[str]], set[str]] = lambda words: words - words
     """Returns those of a message's words that the Observer did not read."""
     longest: int = 0
     """Words of a message that is always read whole; of a longer one the inside may be left out."""
-    noted: frozenset[str] = frozenset()
-    """Of such a thread, what the shared log ever covered: a reflection over several branches names
-    only where the first begins and the last ends."""
 
     @property
     def is_shared(self) -> bool:
@@ -153,20 +148,14 @@ def lost_or_doubled(now: Moment, archive: SQLAlchemyArchive | None = None) -> li
     often = [
         key
         for key, count in times.items()
-        if count > 1
-        and key not in now.told.edited  # its new words were observed, too
-        and not (now.is_shared and key in now.told.taken_back)
+        if count > 1 and key not in now.told.edited  # its new words were observed, too
     ]
-    is_certain = not (now.is_forked or now.told.is_adrift)
+    is_certain = not now.told.is_adrift
     problems = [f"{key} {DOUBLED} {times[key]} times" for key in often if is_certain]
     open_ones = [key for key in now.told.standing if not times[key]]
     problems += [f"{key} {LOST}" for key in open_ones if key not in present]
     lost = [key for key in open_ones if not _is_shown(shown.get(key), now.told.messages[key])]
-    # With a shared log, other threads' messages may leave the prompt after it was announced, and
-    # what was observed on another branch may be in the window again.
-    if not (0 if now.is_shared else now.left_out) <= len(lost) <= now.left_out or not set(
-        lost
-    ) <= set(open_ones[: len(lost) + 1]):
+    if len(lost) != now.left_out or not set(lost) <= set(open_ones[: len(lost) + 1]):
         # Of the oldest ones, only the live request may be shown while newer ones are not.
         problems.append(f"{lost} {UNCOVERED}, {now.left_out} were said to be")
     gone = [key for key in now.told.standing if key not in present]
@@ -189,10 +178,6 @@ def covered_unread(now: Moment, before: Moment | None) -> list[str]:
     problems = []
     for key in now.told.standing:
         if not times[key] or key in known or key in shown:
-            continue
-        if now.is_shared and key in now.told.edited:  # other threads read what the archive has
-            continue
-        if now.is_forked and key in now.told.removed:  # the other branch was observed without it
             continue
         # It may have been edited after it was read.
         versions = [now.told.messages[key], *now.told.versions.get(key, ())]
@@ -300,8 +285,7 @@ def times_covered(now: Moment) -> dict[str, int]:
     for first, last in ranges_of(now.record["log"], now.thread):
         for at in now.told.within(first, last):
             counts[at] += 1
-    times = dict(zip(now.told.messages, counts, strict=True))
-    return times | {key: max(times[key], 1) for key in now.noted & times.keys()}
+    return dict(zip(now.told.messages, counts, strict=True))
 
 
 def ranges_of(groups: Iterable[Mapping[str, Any]], thread: str) -> list[list[str]]:
@@ -321,7 +305,7 @@ def chunks_out_of_place(now: Moment) -> list[str]:
     open_ones = [key for key in now.told.standing if not covered[key]]
     expected, problems = 0, []
     for first, last in ranges_of(groups_ahead(now.record), now.thread):
-        if now.is_forked or (now.is_shared and not {first, last} <= set(open_ones[expected:])):
+        if now.is_shared and not {first, last} <= set(open_ones[expected:]):
             break  # another thread observed its messages; the next step drops it
         if first not in open_ones or last not in open_ones:
             problems.append(f"chunk {first}..{last} is about what is observed or gone")
@@ -356,15 +340,9 @@ def cursor_moved_back(before: Moment, now: Moment) -> list[str]:
     """On one line of a thread's history, what was observed stays observed."""
     if not before.record["cursor"]:
         return []
-    if now.is_shared and before.record["cursor"][-1] in now.told.taken_back:
-        return []  # to a shared log this is as a fork
-    if now.is_shared and before.record.get("outbox"):
-        return []  # what could not be sent may be observed otherwise in another thread meanwhile
     if not now.record["cursor"]:
         return ["the cursor is gone"]
     old, new = before.record["cursor"][-1], now.record["cursor"][-1]
-    if now.is_forked and not {old, new} <= now.told.messages.keys():
-        return []
     is_back = now.told.places[new] < now.told.places[old]
     return [f"the cursor moved back from {old} to {new}"] if is_back else []
 
@@ -406,8 +384,8 @@ def prefix_moved(before: Moment, now: Moment) -> list[str]:
         return []  # they stand before the log
     if before.today != now.today or before.hidden_groups or now.hidden_groups:
         return []
-    if now.is_shared and before.record.get("outbox"):
-        return []  # what could not be sent was perhaps observed in other words meanwhile
+    if before.record.get("others") != now.record.get("others"):
+        return []  # what is known from other threads stands before the log
     # The hints behind the log may move with what another branch observed before.
     read = _head if before.record["cursor"] == now.record["cursor"] else _prefix
     if old and old == new and read(before) != read(now):
@@ -481,7 +459,7 @@ def orders_of_nobody(now: Moment) -> list[str]:
         f"the order {words!r} {problem}"
         for words in _orders(now)
         for problem, is_so in (
-            ("is nobody's", not now.is_shared and words not in said),
+            ("is nobody's", words not in said),
             ("is not shown", escape(words.replace("\n", "\n  ")) not in prompt),
         )
         if is_so
@@ -490,16 +468,16 @@ def orders_of_nobody(now: Moment) -> list[str]:
 
 def orders_lost(before: Moment, now: Moment) -> list[str]:
     """Standing instructions that are gone though nobody took them out."""
-    if now.is_shared:  # other threads end them too, and a fork's own may be refused
-        return []
     taken = str([act["before"] for act in now.record.get("steered", ())])
     gone = [words for words in _orders(before) if words not in _orders(now)]
     return [f"the order {words!r} is lost" for words in gone if words not in taken]
 
 
 def _orders(now: Moment) -> list[str]:
+    known = now.record.get("others", {}).get("known", [])
+    ended = {key for group in [*known, *now.record["log"]] for key in group.get("ends", ())}
     groups = (group for group in now.record["log"] if is_standing(group))
-    return [*map(read_group, groups)]
+    return [read_group(group) for group in groups if group["id"] not in ended]
 
 
 # --- What a person pinned stays in sight, word for word -------------------------------------------

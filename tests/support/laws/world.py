@@ -11,7 +11,7 @@ import asyncio
 import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise, takewhile
 from typing import Any
@@ -154,8 +154,6 @@ class Thread:
     resource: str = "ana"
     is_branched: bool = False
     """Whether it went on from an earlier point at some time."""
-    is_forked: bool = False
-    """Whether a shared log knows several branches of it."""
 
     @property
     def config(self) -> RunnableConfig:
@@ -382,11 +380,8 @@ class World:
         if self.shares is None:
             return []
         known = {each.name: each.told for each in self.threads.values()}
-        forked = {each.name for each in self.threads.values() if each.is_forked}
-        problems = []
-        if thread.fallen is None:  # else the copy is written with the answer, later
-            problems += self.shares.broken(thread.resource, moments, steps[-1].values["om"])
-        return [*problems, *self.shares.wrong_in_archive(known, forked)]
+        problems = self.shares.broken(thread.resource, moments)
+        return [*problems, *self.shares.wrong_in_archive(known)]
 
     def _take_up(
         self, thread: Thread, steps: list[StateSnapshot], got: list[list[BaseMessage]]
@@ -450,18 +445,11 @@ class World:
                     hidden_groups=hidden,
                     today=self.clock.now.date(),
                     is_branched=thread.is_branched,
-                    is_forked=thread.is_forked,
                     shows_hints=self.rules.hints,
                     unread=self.oracle.unread,
                     longest=self.workers[0].memory.thresholds.message_tokens - LABEL_WORDS,
                 )
             )
-        if thread.is_forked and self.shares is not None:
-            noted = self.shares.noted(thread.resource, thread.name, thread.told.former)
-            moments = [
-                replace(moment, noted=noted) if moment.record["generation"] else moment
-                for moment in moments
-            ]
         return moments
 
     def _point(self, thread: Thread, worker: Worker) -> Point:
@@ -473,12 +461,11 @@ class World:
     def fork(self, thread: Thread, worker: Worker, point: Point, size: int, **plan: Any) -> None:
         """Go on from an earlier point, twice: the memory is that of the point both times.
 
-        A shared log does not go back: with one, the thread is as it was until its next step.
+        Where threads know of each other, the others are not as they were the first time.
         """
         thread.is_branched = True
         if self.shares is not None:
             self._go_back(thread, worker, point)
-            thread.is_forked = True
             self.talk(thread, worker, size, config=point.config, **plan)
             return
         outcomes, deferred = [], list[int]()
@@ -606,10 +593,8 @@ class World:
                 worker.memory.delete_thread(name, resource_id=owner, checkpointer=self.saver)
         for thread in threads:
             thread.told, thread.last, thread.fallen, thread.points = Told(), None, None, []
-            thread.is_branched = thread.is_forked = False
+            thread.is_branched = False
         self.gone_jobs |= jobs - self._list_jobs()
-        if self.shares is not None:
-            self.shares.forget([thread.name for thread in threads])
         problems = self._not_gone(threads[0], ())
         assert problems == [], "\n".join(problems)
 

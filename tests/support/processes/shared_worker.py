@@ -1,6 +1,6 @@
-"""Workers that serve threads of one user over a shared log, and are killed.
+"""Workers that serve threads of one user, and are killed.
 
-Run by `test_shared` and `test_shared_leases`. Which messages each question to the Observer is
+Run by `test_shared`. Which messages each question to the Observer is
 about is written down.
 """
 
@@ -12,7 +12,6 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from langgraph_om import SQLAlchemyArchive
-from langgraph_om.features.shared_log import threads as log_claim
 from langgraph_om.runtime.executors import BackgroundBuffering
 from support.processes.workers import EXECUTORS, Place, die, turn_of
 from support.savers import open_saver
@@ -25,7 +24,7 @@ USER = "ada"
 
 
 def agent(place: Place, saver: Any) -> Agent:
-    """An agent with a shared log that writes down what its Observer is asked."""
+    """An agent whose threads know of each other, which writes down what its Observer is asked."""
     archive = SQLAlchemyArchive(place.archive)
     buffering = EXECUTORS[place.buffering]()
     if isinstance(buffering, BackgroundBuffering):
@@ -72,56 +71,19 @@ def serve(
 
 
 def _watch(archive: Any, place: Place, death: tuple[str, int]) -> None:
-    """Die before or after a commit of the shared log."""
-    commit, seen = archive.commit_record, 0
+    """Die before or after groups are archived."""
+    commit, seen = archive.add_groups, 0
 
-    def watched(*args: Any, **options: Any) -> bool:
+    def watched(*args: Any, **options: Any) -> list[str]:
         nonlocal seen
         seen += 1
         if death == ("before", seen):
             place.note("died", f"before {os.getpid()}")
             die()
-        done = bool(commit(*args, **options))
+        done: list[str] = commit(*args, **options)
         if death == ("after", seen):
             place.note("died", f"after {os.getpid()}")
             die()
         return done
 
-    archive.commit_record = watched
-
-
-LEASED: dict[str, dict[str, Any]] = {
-    "others": {"observation": {"message_tokens": 1000}},
-    "reflection": {
-        "observation": {"message_tokens": 5000},
-        "reflection": {"observation_tokens": 300},
-    },
-}
-"""Per operation, options with which a turn does it."""
-
-
-def lease_agent(place: Place, saver: Any, operation: str, model: Any) -> Agent:
-    """An agent that works on a shared log by short leases, with buffering or without."""
-    log_claim.CLAIM_SECONDS = place.lease  # type: ignore[misc]
-    archive = SQLAlchemyArchive(place.archive)
-    options = {key: dict(value) for key, value in LEASED[operation].items()}
-    buffering = EXECUTORS[place.buffering]()
-    if isinstance(buffering, BackgroundBuffering):
-        buffering.share(archive, place.lease)
-        options["observation"]["buffer_tokens"] = 0.2
-    return Agent(sharing(archive, model, buffering=buffering, **options), saver)
-
-
-def hang(place: Place, operation: str) -> None:
-    """Begin to work on the shared log, and never come to an end."""
-    role = "observer" if operation == "others" else "reflector"
-
-    def never(_: list[BaseMessage]) -> str:
-        place.note("asked", role)
-        time.sleep(120)
-        return ""
-
-    with open_saver(place.saver, place.checkpoints) as saver:
-        agent = lease_agent(place, saver, operation, extractive(**{role: never}))
-        agent.say("first")
-        agent.memory.flush(120)
+    archive.add_groups = watched

@@ -1,4 +1,4 @@
-"""The Actor's input where threads share a log."""
+"""The Actor's input where threads know of each other."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from langgraph_om.core.config.settings import Parts
 from langgraph_om.core.content.message_keys import CONTINUATION_ID, OTHERS_ID, is_reminder
 from langgraph_om.core.record.window import open_window
 from langgraph_om.core.wire import MemoryRecord
-from langgraph_om.features.shared_log import SharedLogs
+from langgraph_om.features.sharing import Sharing
 from support.edits import edited
 from support.groups import group
 from support.views import assemble
 from support.words import Words
 
-SHARING = Parts(sharing=SharedLogs())
+SHARING = Parts(sharing=Sharing())
 
 
 def talk(count: int) -> list[BaseMessage]:
@@ -39,18 +39,19 @@ def prompt(
     return assemble(record, messages, window, today=date(2026, 3, 4), parts=parts)
 
 
-def other(text: str) -> dict[str, Any]:
-    return {"thread_id": "o", "messages": 1, "rest": 0, "tokens": 9, "observable": 1, "text": text}
+def others(*texts: str, hidden: int = 0) -> dict[str, Any]:
+    recent = [{"thread_id": "o", "text": text} for text in texts]
+    return {"known": [], "recent": recent, "hidden": hidden, "due": [], "due_tokens": 0}
 
 
 def test_what_other_threads_said_stands_before_the_live_request() -> None:
-    record = remembering(["m0", "m1"], [other("<x>Tent?</x>"), other("")])
+    record = remembering(["m0", "m1"], others("<x>Tent?</x>", hidden=1))
     messages = talk(5)
     shown = prompt(record, messages)
     assert [message.id for message in shown[1:]] == [CONTINUATION_ID, "m2", "m3", OTHERS_ID, "m4"]
     assert "[1 other conversation left out]\n\n<x>Tent?</x>" in shown[4].text
     assert is_reminder(shown[4])
-    plain = prompt({**record, "others": []}, messages)
+    plain = prompt({**record, "others": others()}, messages)
     assert [each for each in shown if each.id != OTHERS_ID] == plain
     while_working = [
         *messages,

@@ -1,4 +1,4 @@
-"""What a shared log stores has the form that its types say."""
+"""What is stored of other threads has the form that its types say."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from langchain_core.messages import AIMessage, BaseMessage
 from pydantic import TypeAdapter
 
 from langgraph_om.core.record.record import blank_record
-from langgraph_om.core.wire import SharedLog
+from langgraph_om.core.wire import UserLog
 from support.clock import Clock
 from support.shared_world import said, sharing
 from support.wire import check, check_all, take_turn
 
-LOG: TypeAdapter[Any] = TypeAdapter(SharedLog)
+LOG: TypeAdapter[Any] = TypeAdapter(UserLog)
 
 
 @pytest.mark.parametrize("buffers", [True, False])
-def test_shared_log(*, buffers: bool) -> None:
+def test_what_is_kept_of_other_threads(*, buffers: bool) -> None:
     clock = Clock()
     limits = {"message_tokens": 300, "buffer_tokens": 0.2 if buffers else False}
     memory = sharing(
@@ -35,9 +35,12 @@ def test_shared_log(*, buffers: bool) -> None:
         seen |= check_all(outcome.events, records[thread])
         records[thread] = outcome.record
         talks[thread].append(AIMessage("Noted.", id=f"{thread}.a{at}"))
+    talks["two"].append(said("two", 99))  # what another thread observed of it
+    outcome = take_turn(memory, records["two"], talks["two"], "two")
+    seen |= check_all(outcome.events, records["two"])
     assert memory.archive is not None
     stored, _ = memory.archive.load_record("ada")
     check(LOG, stored)
-    assert {("synced", None), ("others", None), ("archived", None)} <= seen
+    assert {("others", None), ("taken-over", None), ("archived", None)} <= seen
     ends = "buffering-end" if buffers else "observation-end"
     assert {(ends, "observation"), (ends, "others")} <= seen

@@ -11,10 +11,11 @@ form, stays as it is.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
-from typing import Final, Literal
+from typing import Final
 
 from langchain_core.messages import HumanMessage, SystemMessage
 
@@ -24,8 +25,7 @@ from langgraph_om.core.content.text import escape, escape_attribute, sanitize
 from langgraph_om.core.effects import AskModel, Flow, ModelReply
 from langgraph_om.core.items import ITEM_START
 from langgraph_om.core.observe.hints import tell_hints
-from langgraph_om.core.observe.log_excerpt import select_previous
-from langgraph_om.core.observe.observer import ask_until_usable, render_output_format, write_hints
+from langgraph_om.core.observe.observer import ask_until_usable, render_output_format
 from langgraph_om.core.observe.parse_answer import (
     ParsedAnswer,
     drop_examples,
@@ -35,9 +35,6 @@ from langgraph_om.core.observe.parse_answer import (
     strip_reasoning,
 )
 from langgraph_om.core.prompts import fill
-from langgraph_om.core.record.record import group_by_thread
-from langgraph_om.core.tokens.counter import TokenCounter
-from langgraph_om.core.wire import Group
 
 CLOSE: Final = "</thread>"
 _NO_SECTION: Final = (
@@ -75,51 +72,42 @@ def parse_sections(text: str, known: Collection[str], *, cut_off: bool = False) 
         The usable answers. A thread with two sections has none.
     """
     plain = strip_reasoning(sanitize(text))
-    sections = _split_sections(plain)
-    if not sections:
+    _, *parts = _OPENS.split(plain)
+    if not parts:
         return _parse_without_sections(plain, known, cut_off=cut_off)
     names = {escape_attribute(shown_id): shown_id for shown_id in known}
-    found: dict[str, ParsedAnswer] = {}
-    counts: dict[str, int] = {}
-    worst: ParsedAnswer | None = None
-    for section in sections:
-        shown_id = names.get(section.name)
-        if shown_id is None:
-            continue
-        counts[shown_id] = counts.get(shown_id, 0) + 1
-        if not section.is_closed or section.is_ambiguous:
-            continue
-        parsed = parse_output("\n".join(section.lines))
-        if parsed.status in ("ok", "none"):
-            found[shown_id] = parsed
-        else:
-            worst = parsed
-    usable = {shown_id: parsed for shown_id, parsed in found.items() if counts[shown_id] == 1}
+    counts = Counter(parts[::2])
+    read = [
+        (names[name], parsed)
+        for name, body in zip(parts[::2], parts[1::2], strict=True)
+        if name in names and counts[name] == 1 and (parsed := _parse_section(body)) is not None
+    ]
+    usable = {shown_id: parsed for shown_id, parsed in read if parsed.status in ("ok", "none")}
     if usable:
         return ThreadAnswers("ok", threads=usable)
     if cut_off:
         problem = "The answer was cut off before the end of its first section."
         return ThreadAnswers("cut_off", problem=problem)
-    if worst is not None:
-        return ThreadAnswers(worst.status, problem=worst.problem)
+    if read:
+        return ThreadAnswers(read[-1][1].status, problem=read[-1][1].problem)
     return ThreadAnswers("malformed", problem=_NO_SECTION)
 
 
 # --- Answers -------------------------------------------------------------------------------------
 
 
-_OPENS: Final = re.compile(r'<thread id="([^"<>]*)">')
+_OPENS: Final = re.compile(r'^[ \t]*<thread id="([^"<>]*)">[ \t]*$', re.MULTILINE)
+_CLOSES: Final = re.compile(rf"^[ \t]*{CLOSE}[ \t]*$", re.MULTILINE)
 _MENTION: Final = re.compile(r"</?thread[\s>]")
 
 
-@dataclass(slots=True)
-class _Section:
-    name: str
-    """The id as it stands in the tag."""
-    lines: list[str]
-    is_closed: bool = False
-    is_ambiguous: bool = False
-    """Whether it may end earlier or later than it seems."""
+def _parse_section(body: str) -> ParsedAnswer | None:
+    """Parse what stands behind an opening tag; `None` where nothing tells where it ends."""
+    inner, *others = _CLOSES.split(body)
+    lines = [line for line in inner.split("\n") if _MENTION.search(line)]
+    # Of two closing tags one was quoted. Within an item a tag is quoted; elsewhere it may be meant.
+    is_sure = len(others) == 1 and all(ITEM_START.match(line.strip(" \t")) for line in lines)
+    return parse_output(inner) if is_sure else None
 
 
 def _parse_without_sections(text: str, known: Collection[str], *, cut_off: bool) -> ThreadAnswers:
@@ -132,34 +120,11 @@ def _parse_without_sections(text: str, known: Collection[str], *, cut_off: bool)
     return ThreadAnswers(alone.status, problem=alone.problem)
 
 
-def _split_sections(text: str) -> list[_Section]:
-    """Split a text at the lines that are tags."""
-    sections: list[_Section] = []
-    for line in text.split("\n"):
-        bare = line.strip(" \t")
-        opened = _OPENS.fullmatch(bare)
-        last = sections[-1] if sections else None
-        if opened is not None:
-            sections.append(_Section(opened[1], []))
-        elif last is None:
-            continue
-        elif bare == CLOSE:
-            # A second closing tag: one of the two was quoted, and nothing tells which.
-            last.is_ambiguous = last.is_ambiguous or last.is_closed
-            last.is_closed = True
-        elif not last.is_closed:
-            last.lines.append(line)
-            # Within an item a tag is quoted; anywhere else it may have been meant.
-            if _MENTION.search(line) is not None and not ITEM_START.match(bare):
-                last.is_ambiguous = True
-    return sections
-
-
 # --- Sections of a log ---------------------------------------------------------------------------
 
 
 def frame_sections(
-    groups: Sequence[Group], show_id: ShowId, *, current: str | None = None
+    threads: Sequence[str | None], show_id: ShowId, *, current: str | None = None
 ) -> list[str]:
     """Return the text before each group, and as the last item the text after all of them.
 
@@ -167,59 +132,21 @@ def frame_sections(
     same, byte by byte, when the log grows.
 
     Args:
-        groups: The groups that are shown, which are those with a text.
+        threads: Of each group that is shown, the thread that it is about.
         current: The thread that the Actor is in; its sections are marked.
     """
     frames: list[str] = []
     before: str | None = None
-    for at, group in enumerate(groups):
-        thread = group["thread_id"]
+    for at, thread in enumerate(threads):
         gap = "\n\n" if at else ""
         if at and thread == before:
             frames.append(gap)
         else:
-            close = f"\n{CLOSE}" if before is not None else ""
-            tag = ""
-            if thread is not None:
-                tag = f"{write_opening(show_id(thread), current=thread == current)}\n"
+            close = f"\n{CLOSE}" if before else ""
+            tag = f"{write_opening(show_id(thread), current=thread == current)}\n" if thread else ""
             frames.append(f"{close}{gap}{tag}")
         before = thread
-    return [*frames, f"\n{CLOSE}" if before is not None else ""]
-
-
-def select_previous_sections(
-    groups: Sequence[Group],
-    budget: int | Literal[False],
-    counter: TokenCounter,
-    show_id: ShowId,
-    *,
-    first: Collection[str] = (),
-    about: str = "",
-) -> list[tuple[str, str]]:
-    """Return the log of each thread, cut so that all of them together keep to a budget.
-
-    Each thread may take half of what those before it left over. The threads that are asked about
-    come first, then the others, both in order from the most recently observed one.
-
-    Args:
-        budget: Tokens to keep within; 0 keeps nothing, `False` everything.
-
-    Returns:
-        Shown id and text of each thread that got a share, the most recently observed one last.
-    """
-    by_thread = group_by_thread(groups)
-    recent = list(dict.fromkeys(group["thread_id"] for group in reversed(groups)))
-    newest = [thread for thread in recent if thread is not None]
-    waiting = sorted(newest, key=lambda thread: thread not in first)
-    left = budget
-    shares: dict[str, str] = {}
-    for at, thread in enumerate(waiting):
-        share = left if left is False or at == len(waiting) - 1 else (left + 1) // 2
-        text = select_previous(by_thread[thread], share, counter, about)
-        shares[thread] = text
-        if left is not False:
-            left = max(0, left - counter.count_text(text))
-    return [(show_id(thread), shares[thread]) for thread in reversed(newest) if shares[thread]]
+    return [*frames, f"\n{CLOSE}" if before else ""]
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,8 +157,6 @@ class ThreadInput:
     shown_id: str
     """The id that the Observer is shown: the same, or a hash of it."""
     transcript: str
-    hints: Mapping[str, str | None] = field(default_factory=dict)
-    """The current ones of those that are asked for, by name."""
     attachments: Sequence[Attachment] = ()
     """Those named in the transcript that may be shown."""
 
@@ -305,11 +230,7 @@ def build_threads_question(request: ThreadsInput) -> AskModel:
         section_form=render_output_format(asked, request.held),
     )
     system = fill("observer", output_format=form, custom=request.instruction or "")
-    shown = [
-        wrap_section(each.shown_id, "\n".join(filter(None, (hints, escape(each.transcript)))))
-        for each in request.threads
-        for hints in [write_hints(each.hints)]
-    ]
+    shown = [wrap_section(each.shown_id, escape(each.transcript)) for each in request.threads]
     attachments = [
         replace(each, label=f'thread "{escape_attribute(thread.shown_id)}": {each.label}')
         for thread in request.threads
