@@ -262,22 +262,10 @@ def describe_run(request: JobRequest) -> dict[str, str | bool | None]:
 
 def fail_request(request: JobRequest, error: BaseException) -> BufferingFailed:
     """Build the result of a job that could not be carried out; it counts as a failure."""
-    return _end_request(request, error=str(error) or type(error).__name__)
-
-
-def discard_request(request: JobRequest, why: str) -> BufferingFailed:
-    """Build the result of a job of which nothing is left to do; it does not count as a failure.
-
-    Args:
-        why: One word that names the case, a colon, and the reason.
-    """
-    return _end_request(request, **_let_go(why))
-
-
-def _end_request(request: JobRequest, **said: Any) -> BufferingFailed:
     whose = {**request, "id": request["record"]["id"]}
-    said |= {"operation": request["operation"], "cycle_id": request["cycle_id"]}
-    return _end_without(whose, request["at"], tokens=0, **said)  # who takes it in knows how many
+    said = {"operation": request["operation"], "cycle_id": request["cycle_id"]}
+    why = str(error) or type(error).__name__  # who takes it in knows how many tokens
+    return _end_without(whose, request["at"], tokens=0, error=why, **said)
 
 
 # Buffering: observation and reflection ahead of need, beside the conversation.
