@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, exists, func, or_, select, update
 
@@ -39,6 +40,7 @@ from langgraph_om.archive.types import PRUNED, Aged, ArchivedThread, Deleted, St
 from langgraph_om.archive.values import check_name
 from langgraph_om.core.config.options import check_seconds
 from langgraph_om.core.record.record import find_end
+from langgraph_om.core.record.users_log import without_known
 from langgraph_om.errors import ConfigurationError
 
 _STORE: Final = "store"
@@ -201,7 +203,9 @@ class Deletion(Database):
                 connection.execute(texts.where(text_rows.c.key.in_(ids)))
             if not keep_observations and (aged.messages or aged.groups):
                 _note_deletion(connection, PRUNED, thread_id, locked.resource_id)
-                _prune_record(connection, locked.resource_id)
+                if locked.resource_id is not None:
+                    change = partial(without_known, thread_id=thread_id)
+                    rewrite_all(connection, locked.resource_id, change)
         return aged
 
     def prune_deletions(self, *, older_than: float) -> int:
@@ -261,20 +265,6 @@ def _delete_texts_of_gone(connection: Connection, thread_id: str) -> None:
     )
     is_message = (text_rows.c.thread_id == thread_id, text_rows.c.kind == "message")
     connection.execute(delete(text_rows).where(*is_message, ~is_there))
-
-
-def _prune_record(connection: Connection, resource_id: str | None) -> None:
-    """Take out of the log of a resource, and of its history, what is about pruned messages."""
-    threads = select(thread_rows.c.id).where(thread_rows.c.resource_id == resource_id)
-    is_theirs = message_rows.c.thread_id.in_(threads)
-
-    def change(record: dict[str, Any]) -> dict[str, Any]:
-        log = record.get("log", [])
-        gone = find_gone(connection, log, is_theirs)
-        return {**record, "log": [group for group in log if find_end(group) not in gone]}
-
-    if resource_id is not None:
-        rewrite_all(connection, resource_id, change)
 
 
 # --- Threads -------------------------------------------------------------------------------------

@@ -114,7 +114,7 @@ class Sharing:
             archive = yield from find_archive()
             resource_id = str(record["resource_id"])
             known = yield from call_storage(read_known, archive, resource_id)
-            if not known.revision:  # it says to all that the user's threads share what they know
+            if known.present and not known.revision:  # says that these share what they know
                 blank = dict(complete_log(None))
                 yield from call_storage(
                     archive.commit_record, resource_id, blank, expected=0, now=step.now

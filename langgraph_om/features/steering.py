@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from langgraph_om.archive.types import sum_deletions
 from langgraph_om.core.events import iso
 from langgraph_om.core.items import list_items
 from langgraph_om.core.observe.transcript import format_day
@@ -132,7 +133,7 @@ def _act(archive: SQLAlchemyArchive, resource_id: str, event: Steered, now: date
     known = read_known(archive, resource_id)
     logs = _read_logs(archive, resource_id, known)
     thread_id = _find_owner(known.log, logs, event)
-    number = sum(archive.deletions(resource_id, [thread_id]).values())
+    number = sum_deletions(archive.deletions(resource_id, [thread_id]))
     log, groups = do_act(known.log, logs.get(thread_id, []), event, thread_id)
     if not thread_id:
         log["log"] = [*(each for each in log["log"] if each["thread_id"]), *groups]

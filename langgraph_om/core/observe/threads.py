@@ -25,7 +25,11 @@ from langgraph_om.core.content.text import escape, escape_attribute, sanitize
 from langgraph_om.core.effects import AskModel, Flow, ModelReply
 from langgraph_om.core.items import ITEM_START
 from langgraph_om.core.observe.hints import tell_hints
-from langgraph_om.core.observe.observer import ask_until_usable, render_output_format
+from langgraph_om.core.observe.observer import (
+    ask_until_usable,
+    render_output_format,
+    tell_plainly,
+)
 from langgraph_om.core.observe.parse_answer import (
     ParsedAnswer,
     drop_examples,
@@ -251,7 +255,9 @@ def build_threads_question(request: ThreadsInput) -> AskModel:
 
 def _build_previous_sections(previous: Sequence[tuple[str, str]], held: str) -> str:
     shown = [escape(held)] if held else []
-    shown += [wrap_section(shown_id, escape(text)) for shown_id, text in previous if text]
+    shown += [
+        wrap_section(shown_id, escape(tell_plainly(text))) for shown_id, text in previous if text
+    ]
     if not shown:
         return "There are no earlier observations."
     sections = "\n\n".join(shown)

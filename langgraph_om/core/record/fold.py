@@ -47,6 +47,7 @@ from langgraph_om.core.record.titles import (
     take_hints,
 )
 from langgraph_om.core.wire import (
+    OTHERS,
     Attempt,
     BufferingFailed,
     BufferingStart,
@@ -340,7 +341,8 @@ def _take_pending(record: MemoryRecord, event: JobResult) -> bool:
 def open_record(record: MemoryRecord, event: Opened) -> None:
     """Start the record of a thread, or give it a new identity (a copied thread, another scope)."""
     begin_anew(record, event)
-    record.pop("others", None)  # they may be another user's
+    record.pop("others", None)  # they may be another user's, and so may what a job finds of them
+    record["pending"] = {key: job for key, job in record["pending"].items() if key != OTHERS}
     note_tool(record, event)
     leave_recalled(record, event)
     record["id"], record["thread_id"] = event["id"], event["thread_id"]

@@ -93,15 +93,20 @@ def without_leftover(group: Group) -> Group:
 
 def without_thread(stored: Mapping[str, Any], thread_id: str) -> dict[str, Any]:
     """Return a stored log without one thread, and without what runs within it."""
+    kept = without_known(stored, thread_id)
+    if "acts" in kept:
+        kept["acts"] = [act for act in kept["acts"] if not belongs_to(act["thread_id"], thread_id)]
+    return kept
+
+
+def without_known(stored: Mapping[str, Any], thread_id: str) -> dict[str, Any]:
+    """Return a stored log without what it holds of a thread, which is read anew from its log."""
     log = complete_log(stored)
-    kept: dict[str, Any] = {
+    return {
         **log,
         "log": [group for group in log["log"] if not belongs_to(group["thread_id"], thread_id)],
         "of": {key: ids for key, ids in log["of"].items() if not belongs_to(key, thread_id)},
     }
-    if "acts" in log:
-        kept["acts"] = [act for act in log["acts"] if not belongs_to(act["thread_id"], thread_id)]
-    return kept
 
 
 def do_act(

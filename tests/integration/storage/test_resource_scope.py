@@ -534,9 +534,41 @@ def test_pruned_threads_leave_nothing(archive: SQLAlchemyArchive) -> None:
     clock.advance(days=100)
     talk_of_many(agent, 8)
     assert "trips" in str(archive.load_record("ada")), "the user's log has something of it"
-    assert memory.prune(timedelta(days=90)) == ["trips"]
+    assert memory.prune(timedelta(days=90)).threads == ["trips"]
     agent.say("n00")
     assert "trips-" not in agent.prompt() + str(memory.history("ada", 100))
+
+
+def test_old_messages_that_are_pruned_leave_the_users_log(archive: SQLAlchemyArchive) -> None:
+    clock = Clock()
+    limits = {"observation": {"message_tokens": 100}, "reflection": {"observation_tokens": 1000}}
+    agent = Agent(sharing(archive, clock=clock, **limits), InMemorySaver())
+    for _ in range(8):
+        agent.say("trips")
+    clock.advance(days=100)
+    for _ in range(6):
+        agent.say("trips")
+    talk_of_many(agent, 8)
+    assert "trips-00" in f"{agent.memory.history('ada', 100)}", "the user's log has something of it"
+    pruned = agent.memory.prune(timedelta(days=90))
+    assert pruned.messages
+    assert pruned.observations
+    assert "trips-000" not in f"{agent.memory.history('ada', 100)} {read_stored(archive, 'trips')}"
+    agent.say("n00")
+    assert "trips-000" not in agent.prompt() + str(agent.state("n00")[0])
+    assert "trips" in known(agent, "n00"), "what is newer stays"
+
+
+def test_a_deleted_user_leaves_nothing(files: SQLAlchemyArchive) -> None:
+    agent = Agent(sharing(files), InMemorySaver())
+    for _ in range(6):
+        agent.say("trips")
+    agent.say("work")
+    assert files.load_record("ada")[0] is not None
+    agent.memory.delete_resource("ada")
+    agent.say("work")  # its checkpoint is the caller's: it goes on, from there alone
+    assert "trips-" not in agent.prompt() + str(agent.state("work")[0])
+    assert files.load_record("ada") == (None, 0), "nor is a log begun of which nothing is known"
 
 
 def read_stored(archive: SQLAlchemyArchive, thread: str) -> str:
@@ -711,7 +743,7 @@ def test_who_was_overtaken_by_the_thread_itself_writes_nothing(files: SQLAlchemy
     own = Agent(sharing(files), saver)
 
     def overtaken(messages: list[BaseMessage]) -> str:
-        reply = str(extractive().invoke(messages, config={"run_name": "om_observer"}).text)
+        reply = ExtractiveObserver().reply(messages)
         if not done and '<thread id="trips">' in reply:
             done.append("trips")
             for number in range(10, 16):
