@@ -150,7 +150,10 @@ class Groups(Database):
         return found
 
     def read_groups(self, resource_id: str, ids: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
-        """Return groups in the logs of a resource's threads, by thread, newest observed first."""
+        """Return groups in the logs of a resource's threads, by thread, newest observed first.
+
+        Each names its thread.
+        """
         place = group_rows.c
         query = select(place.thread_id, place.body, place.observed, place.ordinal).where(
             place.resource_id == resource_id, place.in_log
@@ -159,7 +162,8 @@ class Groups(Database):
             rows = [*fetch_in_chunks(connection, query, place.id, [*ids])]
         found: dict[str, list[dict[str, Any]]] = {}
         for row in sorted(rows, key=lambda row: (row.observed, row.ordinal), reverse=True):
-            found.setdefault(row.thread_id, []).append(json.loads(row.body))
+            group = {**json.loads(row.body), "thread_id": row.thread_id}
+            found.setdefault(row.thread_id, []).append(group)
         return found
 
 

@@ -33,7 +33,6 @@ from langgraph_om.core.step.step import Step
 from langgraph_om.core.wire import MemoryRecord, Recalled
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.recall import Recall
-from langgraph_om.features.sharing import Sharing
 from langgraph_om.reading import SearchRequest, Source, search
 from langgraph_om.runtime.tools import find_store
 
@@ -141,8 +140,6 @@ class Finder:
 
     recalling: Recall
     config: InjectConfig
-    sharing: Sharing | None
-    """What shows excerpts of other threads."""
 
     def find_earlier(
         self,
@@ -158,7 +155,8 @@ class Finder:
         source = self.recalling.read(who, record, messages, near, store)
         wanted = 3 * self.config.top_k + SPARE_HITS
         asked = SearchRequest(query[:QUERY_CHARACTERS], wanted, hidden=frozenset(hidden))
-        excerpts = {} if self.sharing is None else self.sharing.excerpts(record)
+        recent = record.get("others", {}).get("recent", [])
+        excerpts = {other["thread_id"]: other["text"] for other in recent}
         found = [*islice(self._select(search(source, asked), source, excerpts), self.config.top_k)]
         seen = {(each.message.thread_id, each.message.key) for each in found}
         seen |= {(who.thread_id, key) for key in hidden}
@@ -219,7 +217,7 @@ class Injecting:
         if parts.recall is None:
             msg = "inject searches by `recall`, which is off"
             raise ConfigurationError(msg)
-        return Finder(parts.recall, self._config, parts.sharing)
+        return Finder(parts.recall, self._config)
 
     def search(self, step: Step) -> EffectFlow[None]:
         """Search for the live request, unless that was done."""

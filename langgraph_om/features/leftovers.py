@@ -83,17 +83,16 @@ _BUSY: Final = timedelta(minutes=30)
 class OtherThread:
     """A thread other than the Actor's, with its unobserved messages."""
 
-    thread_id: str
-    title: str | None
-    updated: datetime
-    observed: str | None
-    """Its newest observed message, as the archive was told last."""
+    unobserved: UnobservedThread
     entries: Sequence[Entry]
     """Its unobserved messages, oldest first; only the beginning of a very long backlog."""
     times: Sequence[datetime | None]
     """When each of them was written, where that is known."""
-    is_cut: bool
-    """Whether there are more behind them."""
+
+    @property
+    def id(self) -> str:
+        """Of the thread."""
+        return self.unobserved.thread.id
 
     @property
     def tokens(self) -> int:
@@ -155,30 +154,27 @@ def _read_thread(
         Entry(own.key, own.message, content_digest(own.message), count(own.message)) for own in said
     ]
     seen = {own.key: own.at.isoformat() for own in said if own.at is not None}
-    return OtherThread(
-        unobserved.thread.id,
-        unobserved.thread.title,
-        unobserved.thread.updated,
-        unobserved.observed,
-        entries,
-        settings.times_of([(own.key, own.message) for own in said], seen),
-        is_cut=unobserved.stop > unobserved.start + MAX_MESSAGES,
-    )
+    times = settings.times_of([(own.key, own.message) for own in said], seen)
+    return OtherThread(unobserved, entries, times)
 
 
 def build_excerpts(threads: Sequence[OtherThread], settings: Settings) -> list[Excerpt]:
-    """Return the newest words of other threads, the newest thread last, as far as they fit."""
+    """Return the newest words of other threads, the newest thread last, as far as they fit.
+
+    Nothing of a very long backlog, of which only the beginning was read.
+    """
     left = max(1, round(settings.thresholds.message_tokens * RECENT_PART))
     shown: list[Excerpt] = []
-    for thread in sorted(threads, key=_age_key, reverse=True):
+    for thread in threads:
         if left < _LEAST_EXCERPT:
             break
-        counts = range(1, 1 + (0 if thread.is_cut else len(thread.entries)))
+        is_cut = thread.unobserved.stop > thread.unobserved.start + MAX_MESSAGES
+        counts = range(1, 1 + (0 if is_cut else len(thread.entries)))
         fits = bisect_right(counts, left, key=partial(_count_excerpt, thread, settings))
         if fits:
             left -= _count_excerpt(thread, settings, fits)
             text = _write_excerpt(thread, settings, fits)
-            shown.append({"thread_id": thread.thread_id, "text": text})
+            shown.append({"thread_id": thread.id, "text": text})
     return shown[::-1]
 
 
@@ -194,17 +190,14 @@ def _write_excerpt(thread: OtherThread, settings: Settings, count: int) -> str:
     zone, counter = settings.timezone, settings.counter
     text = transcribe(timed, timezone=zone, counter=counter, limits=_LIMITS).text
     left_out = f"[{start} earlier message{'' if start == 1 else 's'} left out]\n" if start else ""
-    title = f' title="{escape_attribute(thread.title)}"' if thread.title else ""
-    name = f'id="{escape_attribute(settings.show_id(thread.thread_id))}"{title}'
+    label = thread.unobserved.thread.title
+    title = f' title="{escape_attribute(label)}"' if label else ""
+    name = f'id="{escape_attribute(settings.show_id(thread.id))}"{title}'
     return f"<other-conversation {name}>\n{left_out}{escape(text)}\n</other-conversation>"
 
 
 def _count_excerpt(thread: OtherThread, settings: Settings, count: int) -> int:
     return settings.counter.count_text(_write_excerpt(thread, settings, count))
-
-
-def _age_key(thread: OtherThread) -> tuple[datetime, str]:
-    return thread.updated, thread.thread_id
 
 
 # --- Chosen to observe ---------------------------------------------------------------------------
@@ -218,8 +211,8 @@ def choose_due(
     limit, observes_ahead = limits.messages_at(log_tokens(record)), limits.buffer_tokens is not None
     quiet = [
         thread
-        for thread in sorted(near, key=_age_key)
-        if thread.updated < now - _BUSY or not observes_ahead
+        for thread in reversed(near)
+        if thread.unobserved.thread.updated < now - _BUSY or not observes_ahead
     ]
     left, due = sum(thread.tokens for thread in quiet), list[OtherThread]()
     for thread in quiet:
@@ -288,34 +281,34 @@ def observe_others(info: CycleInfo, resource_id: str) -> EffectFlow[Observed]:
     if not batches:
         return Observed([], {}, 0, None)
     archive = yield from find_archive()
-    ids = [thread.thread_id for batch in batches for thread in batch]
+    ids = [thread.id for batch in batches for thread in batch]
     deletions = yield from call_storage(archive.deletions, resource_id, ids)
     present = yield from call_storage(archive.log_ids, resource_id)
     theirs = [key for thread_id in ids for key in present.get(thread_id, ())]
     read = yield from call_storage(archive.read_groups, resource_id, theirs)
-    log = [{**group, "thread_id": key} for key in ids for group in reversed(read.get(key, []))]
+    log = [group for key in ids for group in reversed(read.get(key, []))]
     known = [*list_in_sight(record), *cast("list[Group]", log)]
     asked: list[_Answer] = yield Together([_guard(info, each, known) for each in batches])
     groups, noticed, left_out = list[Group](), [answer.found for answer in asked], 0
     for batch, answer in zip(batches, asked, strict=True):
         for thread in batch:
-            outcome = answer.outcomes.get(thread.thread_id)
+            outcome = answer.outcomes.get(thread.id)
             if outcome is None:
                 continue
             left_out += outcome.left_out_tokens
             at = iso(info.last_reply(answer.tally))
             section = yield from _build_section(info, thread, outcome, [*known, *groups], at)
             number = deletions.get(("resource", resource_id), 0)
-            number += deletions.get(("thread", thread.thread_id), 0)
+            number += deletions.get(("thread", thread.id), 0)
             kept = yield from call_storage(
                 archive.add_groups,
-                thread.thread_id,
+                thread.id,
                 resource_id,
                 section,
                 info.started,
                 deletion=number,
                 observed=thread.entries[-1].key,
-                behind=thread.observed,
+                behind=thread.unobserved.observed,
             )
             groups += section if kept else []
     failure = next((answer.error for answer in asked if answer.error is not None), None)
@@ -341,7 +334,7 @@ def _ask(
         view, own = _view_thread(info, thread), _select_known(known, thread)
         outcomes = outcomes or {}
         try:
-            outcomes[thread.thread_id] = yield from ask_observer(
+            outcomes[thread.id] = yield from ask_observer(
                 view, thread.entries, thread.times, known=own, hints={}
             )
         except ObserverError as error:
@@ -370,18 +363,16 @@ def _ask_together(
     for thread in batch:
         shown = yield from show_messages(_view_thread(info, thread), thread.entries, thread.times)
         if shown is None:
-            outcomes[thread.thread_id] = ObserverOutcome(ParsedAnswer("none"))
+            outcomes[thread.id] = ObserverOutcome(ParsedAnswer("none"))
             continue
         if len(shown.parts) > 1:
             return None
-        (part,), shown_id = shown.parts, settings.show_id(thread.thread_id)
+        (part,), shown_id = shown.parts, settings.show_id(thread.id)
         budget = share if share is False else share // len(batch)
         own = select_log(_select_known(known, thread))
         previous.append((shown_id, select_previous(own, budget, settings.counter, part.text)))
-        inputs.append(
-            ThreadInput(thread.thread_id, shown_id, part.text, attachments=part.attachments)
-        )
-        shown_of[thread.thread_id] = shown
+        inputs.append(ThreadInput(thread.id, shown_id, part.text, attachments=part.attachments))
+        shown_of[thread.id] = shown
     request = ThreadsInput(
         inputs,
         previous=previous,
@@ -401,10 +392,10 @@ def _ask_together(
         raise
     question = build_threads_question(request)
     for thread in batch:
-        if thread.thread_id in answers:
-            shown, answer = shown_of[thread.thread_id], answers[thread.thread_id]
+        if thread.id in answers:
+            shown, answer = shown_of[thread.id], answers[thread.id]
             parsed = yield from rewrite_answer(_view_thread(info, thread), answer)
-            outcomes[thread.thread_id] = ObserverOutcome(
+            outcomes[thread.id] = ObserverOutcome(
                 parsed, shown.left_out_tokens, question, shown.cited
             )
     return outcomes
@@ -412,13 +403,13 @@ def _ask_together(
 
 def _view_thread(info: CycleInfo, thread: OtherThread) -> CycleInfo:
     """Return the cycle as a hook is told of it that sees one thread's texts."""
-    record: MemoryRecord = {**info.record, "thread_id": thread.thread_id, "stamps": {}}
+    record: MemoryRecord = {**info.record, "thread_id": thread.id, "stamps": {}}
     return replace(info, record=record)
 
 
 def _select_known(known: Sequence[Group], thread: OtherThread) -> list[Group]:
     """Return what is known of one thread, and all standing instructions, which have numbers."""
-    own = [group for group in known if group["thread_id"] == thread.thread_id]
+    own = [group for group in known if group["thread_id"] == thread.id]
     return [*select_standing(known), *select_log(own)]
 
 
@@ -430,7 +421,7 @@ def _build_section(
     at: str,
 ) -> EffectFlow[list[Group]]:
     """Return what was observed of one thread as groups of its log, with what it takes over."""
-    view, thread_id = _view_thread(info, thread), thread.thread_id
+    view, thread_id = _view_thread(info, thread), thread.id
     written = build_groups(
         info,
         thread.entries,

@@ -147,11 +147,6 @@ class Sharing:
         is_needed = bool(record.get("others", {}).get("recent"))
         return Framing(load("actor_threads"), frames, is_needed)
 
-    def excerpts(self, record: MemoryRecord) -> dict[str, str]:
-        """Return what the Actor is shown of the newest words of other threads."""
-        recent = record.get("others", {}).get("recent", [])
-        return {other["thread_id"]: other["text"] for other in recent}
-
     def find_due(self, record: MemoryRecord, window: Window) -> str | None:
         """Find out whether something is to be observed or condensed of other threads."""
         size = count_due(record)
@@ -260,19 +255,9 @@ def read_known(archive: SQLAlchemyArchive, resource_id: str) -> Known:
         for group_id in own
         if group_id not in log["of"].get(thread_id, ())
     ]
-    read = read_groups(archive, resource_id, ids[:MAX_GROUPS])
+    read = archive.read_groups(resource_id, ids[:MAX_GROUPS])
     groups = [group for thread_id in present for group in read.get(thread_id, [])]
-    return Known(log, revision, present, groups)
-
-
-def read_groups(
-    archive: SQLAlchemyArchive, resource_id: str, ids: Sequence[str]
-) -> dict[str, list[Group]]:
-    """Return groups by thread, the newest of each first."""
-    return {
-        thread_id: [cast("Group", {**group, "thread_id": thread_id}) for group in found]
-        for thread_id, found in archive.read_groups(resource_id, ids).items()
-    }
+    return Known(log, revision, present, cast("list[Group]", groups))
 
 
 def _find_part(settings: Settings) -> int:
@@ -291,7 +276,7 @@ def _describe_others(step: Step, known: Known, leftovers: Leftovers) -> OthersDe
             "known": _choose_known(settings, step.record, known),
             "recent": recent,
             "hidden": len(near) + len(leftovers.behind) - len(recent),
-            "due": [*(thread.thread_id for thread in due), *(each.thread.id for each in waiting)],
+            "due": [*(thread.id for thread in due), *(each.thread.id for each in waiting)],
             "due_tokens": tokens + (known.tokens if _is_condensing_due(settings, known) else 0),
         },
     }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from langgraph_om.archive.types import sum_deletions
 from langgraph_om.core.events import iso
@@ -17,7 +17,7 @@ from langgraph_om.core.record.steering import CORRECTED, NOTED, find_act, find_i
 from langgraph_om.core.record.users_log import do_act
 from langgraph_om.core.wire import Group, Steered, UserLog
 from langgraph_om.errors import ArchiveError, ConfigurationError
-from langgraph_om.features.sharing import Known, read_groups, read_known
+from langgraph_om.features.sharing import Known, read_known
 from langgraph_om.parts import SteeringAction
 from langgraph_om.runtime.acting import Update, check_text, make_act_id
 from langgraph_om.runtime.runner import StepRunner
@@ -149,7 +149,7 @@ def _read_logs(
 ) -> dict[str, list[Group]]:
     """Return each thread's own log, and by an empty name what was noted within none."""
     ids = [each for own in known.present.values() for each in own]
-    found = read_groups(archive, resource_id, ids)
+    found = cast("dict[str, list[Group]]", archive.read_groups(resource_id, ids))
     noted = [each for each in known.log["log"] if not each["thread_id"]]
     return {"": noted, **{thread_id: own[::-1] for thread_id, own in found.items()}}
 

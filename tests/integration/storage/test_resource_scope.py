@@ -104,19 +104,21 @@ def test_a_new_thread_knows_the_others_at_once(files: SQLAlchemyArchive) -> None
 
 def test_what_is_shown_of_others_keeps_to_its_budget(files: SQLAlchemyArchive) -> None:
     limits = {"observation": {"message_tokens": 500}, "reflection": {"observation_tokens": 1000}}
-    memory = sharing(files, **limits)
+    clock, newest = Clock(), ""
+    memory = sharing(files, clock=clock, **limits)
     agent = Agent(memory, InMemorySaver())
     count = runner_of(memory).settings.counter.count_text
     for turn in range(8):
         for thread in ("trips", "work", "home", "music"):
+            clock.advance(minutes=1)
             agent.say(thread)
             record, _ = agent.state(thread)
             shown = sum(count(each["text"]) for each in record["others"]["recent"])
             assert shown <= round(memory.thresholds.message_tokens * RECENT_PART)
             noted = sum(group["tokens"] for group in record["others"]["known"])
             assert noted <= round(memory.thresholds.observation_tokens * KNOWN_PART)
-            if turn > 3 and thread != "work":
-                assert f"work-{turn - (thread == 'trips'):03d}" in agent.prompt()
+            assert newest in agent.prompt()
+            newest = f"{thread}-{turn:03d}"
 
 
 def test_sections_name_their_threads_and_ids_can_be_shown(files: SQLAlchemyArchive) -> None:
@@ -156,9 +158,10 @@ def test_text_of_other_threads_can_not_pose_as_structure(files: SQLAlchemyArchiv
 # --- Observing several threads -------------------------------------------------------------------
 
 
-def idle_threads(agent: Agent, count: int) -> None:
+def idle_threads(agent: Agent, count: int, clock: Clock) -> None:
     """Have threads that each said little, none of them enough to be observed by itself."""
     for number in range(count):
+        clock.advance(minutes=1)
         agent.say(f"t{number}")
 
 
@@ -176,10 +179,12 @@ def observer_calls(model: ScriptedChatModel) -> list[list[str]]:
 def test_small_threads_are_observed_together_in_batches(files: SQLAlchemyArchive) -> None:
     model = extractive()
     options = {"message_tokens": 500, "max_tokens_per_batch": 150}
+    clock = Clock()
     agent = Agent(
-        sharing(files, model, observation=options, obscure_thread_ids=False), InMemorySaver()
+        sharing(files, model, clock=clock, observation=options, obscure_thread_ids=False),
+        InMemorySaver(),
     )
-    idle_threads(agent, 14)
+    idle_threads(agent, 14, clock)
     asked = observer_calls(model)
     assert any(len(threads) > 1 for threads in asked), "several threads in one question"
     assert len(asked) > 1
@@ -214,7 +219,7 @@ def test_threads_without_an_answer_stay_unobserved(
         obscure_thread_ids=False,
     )
     agent = Agent(memory, InMemorySaver())
-    idle_threads(agent, 8)
+    idle_threads(agent, 8, clock)
     clock.advance(hours=1)
     agent.say("last")
     agent.say("last")
@@ -249,8 +254,9 @@ def test_custom_instructions_and_titles_reach_the_question_about_several(
 ) -> None:
     model = extractive()
     options = {"message_tokens": 250, "instruction": "Mind the codes.", "thread_title": True}
-    agent = Agent(sharing(files, model, observation=options), InMemorySaver())
-    idle_threads(agent, 8)
+    clock = Clock()
+    agent = Agent(sharing(files, model, clock=clock, observation=options), InMemorySaver())
+    idle_threads(agent, 8, clock)
     several = [
         call["messages"]
         for call in model.calls
@@ -263,8 +269,12 @@ def test_custom_instructions_and_titles_reach_the_question_about_several(
 
 
 def test_parts_say_which_threads_were_observed(files: SQLAlchemyArchive) -> None:
-    agent = Agent(sharing(files, observation={"message_tokens": 250}), InMemorySaver())
-    parts = [part for number in range(8) for part in agent.say(f"t{number}")]
+    clock = Clock()
+    agent = Agent(sharing(files, clock=clock, observation={"message_tokens": 250}), InMemorySaver())
+    parts = list[dict[str, Any]]()
+    for number in range(8):
+        clock.advance(minutes=1)
+        parts += agent.say(f"t{number}")
     starts = [p["data"] for p in parts if p["type"] == "data-om-observation-start"]
     several = [data for data in starts if "t0" in data["threadIds"]]
     assert several
@@ -281,11 +291,16 @@ def test_hooks_see_the_texts_of_each_thread(files: SQLAlchemyArchive) -> None:
         return [m.model_copy(update={"content": m.text.replace("code", "****")}) for m in messages]
 
     model = extractive()
+    clock = Clock()
     memory = sharing(
-        files, model, observation={"message_tokens": 250}, hooks={"before_observation": redact}
+        files,
+        model,
+        clock=clock,
+        observation={"message_tokens": 250},
+        hooks={"before_observation": redact},
     )
     agent = Agent(memory, InMemorySaver())
-    idle_threads(agent, 8)
+    idle_threads(agent, 8, clock)
     assert ("observation", "t0") in about
     asked = [c["messages"][-1].text for c in model.calls if c["role"] == "observer"]
     assert asked
@@ -645,14 +660,16 @@ def test_work_in_flight_for_a_deleted_thread_is_dropped(files: SQLAlchemyArchive
             memory.delete_thread("t0")
         return reply
 
+    clock = Clock()
     memory = sharing(
         files,
         extractive(observer=deleting),
         observation={"message_tokens": 250},
         obscure_thread_ids=False,
+        clock=clock,
     )
     agent = Agent(memory, InMemorySaver())
-    idle_threads(agent, 8)
+    idle_threads(agent, 8, clock)
     assert deleted
     assert not files.groups(thread_id="t0")
     assert any(logged(files, f"t{number}") for number in range(8))
@@ -819,8 +836,10 @@ def test_other_threads_stay_in_view_when_they_can_not_be_observed(files: SQLAlch
         is_others = any("## Conversations\n" in message.text for message in messages)
         return "no" if is_others else "(none)"
 
-    memory = sharing(files, extractive(observer=broken), observation={"message_tokens": 500})
+    clock, options = Clock(), {"observation": {"message_tokens": 500}}
+    memory = sharing(files, extractive(observer=broken), clock=clock, **options)
     agent = Agent(memory, InMemorySaver())
     for number in range(9):
+        clock.advance(minutes=1)
         agent.say(f"t{number}")
         assert number == 0 or f"t{number - 1}-000" in agent.prompt()
