@@ -296,7 +296,7 @@ def _prune_threads(runner: StepRunner, before: datetime, store: Any) -> list[str
 
     The archive goes first: only it can tell, in its transaction, that nobody comes back to one.
     """
-    began, parts, archive = time.time_ns(), runner.settings.parts, runner.archive
+    began, archive = time.time_ns(), runner.archive
     gone = [] if archive is None else archive.prune_threads(before)
     for thread in gone:
         owner = thread.resource_id
