@@ -61,14 +61,13 @@ def hold():
     runner = runner_of(memory)
     locks = [runner.buffering._lock]
     if archive:
-        locks += [part._lock for part in runner._storage if hasattr(part, "_lock")]
-        locks += [runner.archive._lock]
+        locks.append(runner.archive._lock)
     for lock in locks:
         lock.acquire()
     held.set()
     time.sleep(3600)
 threading.Thread(target=hold, daemon=True).start()
-held.wait(60)
+assert held.wait(60), "a lock could not be held"
 
 read, write = os.pipe()
 child = os.fork()
