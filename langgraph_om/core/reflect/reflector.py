@@ -202,7 +202,10 @@ def reflect(request: ReflectorInput, counter: TokenCounter) -> Flow[EditedLog]:
         is_part = stop - start < len(log.groups)
         views = [view if start <= at < stop else "" for at, view in enumerate(log.views)]
         items = number_items(log.groups, counter, views)
-        question = _build_question(request, log, items, progress, is_part=is_part)
+        tokens = sum(item.tokens for item in items) if is_part else log.tokens
+        free = round((log.tokens - request.target) * _ASKED_PER_NEEDED) + 1
+        free = max(1, min(free, tokens // 2 if is_part else tokens))
+        question = _build_question(request, items, progress, tokens, free)
         reply = yield AskModel("reflector", question)
         if (reply.error or not reply.text.strip()) and reply.room and stop - start > 1:
             shown = sum(group["tokens"] for group in log.groups[start:stop])
@@ -215,7 +218,7 @@ def reflect(request: ReflectorInput, counter: TokenCounter) -> Flow[EditedLog]:
         asked += 1
         edits = parse_edits(reply.text, cut_off=reply.cut_off)
         own = [edit for edit in edits if edit not in examples]
-        checked = check_edits(own, items, counter)
+        checked = check_edits(own, items, counter, may_stay=tokens - free)
         if checked.counts["edits"]:
             log.apply(checked, items, counter)
             progress = _tell_progress(given - log.tokens, checked.refused)
@@ -268,19 +271,9 @@ def _find_stop(log: EditedLog, start: int, most: int) -> int:
 
 
 def _build_question(
-    request: ReflectorInput,
-    log: EditedLog,
-    items: Sequence[Item],
-    progress: str,
-    *,
-    is_part: bool,
+    request: ReflectorInput, items: Sequence[Item], progress: str, tokens: int, free: int
 ) -> list[BaseMessage]:
     """Return the question: the log as it is now, or a part of it, and what is still to go."""
-    tokens = log.tokens
-    free = min(tokens, round((tokens - request.target) * _ASKED_PER_NEEDED) + 1)
-    if is_part:
-        tokens = sum(item.tokens for item in items)
-        free = min(free, tokens // 2)
     task = fill(
         "reflector_task",
         observations=render_items(items, request.division),
@@ -288,7 +281,7 @@ def _build_question(
         threads=request.division.rule if request.division is not None else "",
         progress=progress,
         log_tokens=str(tokens),
-        free_tokens=str(max(1, free)),
+        free_tokens=str(free),
     )
     return [SystemMessage(fill("reflector", custom=request.instruction or "")), HumanMessage(task)]
 
