@@ -39,7 +39,9 @@ def test_one_question_is_enough_when_enough_goes() -> None:
     assert f"The log has {TOTAL} tokens, headings included." in question
 
 
-UNUSABLE = ["", "no", GOOD, "drop 99", "1: * 🔴 Invented"]
+ALL = f"drop {', '.join(map(str, range(1, 10)))}"
+"""A small model counts on to the end, or nearly."""
+UNUSABLE = ["", "no", GOOD, "drop 99", "1: * 🔴 Invented", ALL]
 
 
 @pytest.mark.parametrize("answer", UNUSABLE)
@@ -49,6 +51,7 @@ def test_without_a_valid_edit_the_reflector_is_told_why_and_asked_once_more(answ
     assert "Your last answer changed nothing" in again
     assert ("It holds no line" in again) == (answer in UNUSABLE[:3])
     assert ("- drop 99: there is no such item" in again) == (answer == "drop 99")
+    assert ("- drop: it leaves 7 tokens, and 47 may stay" in again) == (answer == ALL)
     with pytest.raises(ObserverError, match="no edit that can be applied, asked twice"):
         asked([answer, answer])
 
