@@ -3,9 +3,10 @@
 All of its form is this:
 
 1. `<observations>` opens the notes and `</observations>` closes them. Between them stand the notes,
-   or `(none)` alone. The end may be missing where the output ended too early.
-2. The hints that were asked for follow, each in its tag. Nothing else stands around the blocks, but
-   for reasoning in `<think>` that comes first, and a code fence.
+   or `(none)` alone.
+2. The hints that were asked for follow, each in its tag. The end of the last block may be missing.
+   Nothing else stands around the blocks, but for reasoning in `<think>` that comes first, and a
+   code fence.
 3. A tag begins its line. Lines may name one, but none within a block begins with one.
 4. Each line of the notes is blank, a date (`Date: Mar 3, 2026`, `Date: unknown`), or an item: a
    bullet of any kind, a mark and a time (`* 🔴 (09:12) text`). Details stand below it, indented.
@@ -139,7 +140,7 @@ def split_blocks(text: str, *, cut_off: bool = False) -> dict[str, str]:
     """Return what stands in each block of an answer, by its tag.
 
     Raises:
-        UnreadableError: When anything stands outside of them, or one has no end.
+        UnreadableError: When anything stands outside of them, or one ends within a line.
     """
     rest = _PART_OF_TAG.sub("", strip_reasoning(text))
     blocks: dict[str, str] = {}
@@ -150,7 +151,7 @@ def split_blocks(text: str, *, cut_off: bool = False) -> dict[str, str]:
             raise UnreadableError(problem)
         name = opened[1]
         end = _find_end(rest, opened.end(), name)
-        if end is None and not cut_off and (name != LOG or f"</{name}>" in rest):
+        if end is None and not cut_off and f"</{name}>" in rest:
             problem = f"`</{name}>` stands on no line of its own."
             raise UnreadableError(problem)
         said = rest[opened.end() : end]

@@ -43,6 +43,7 @@ FENCED = {
     "after reasoning in a fence": f"<thinking>So.</thinking>\n```xml\n{GOOD}\n```",
     "after reasoning that nothing opened": f"So I write it down.\n</think>\n{GOOD}",
     "not closed": GOOD.removesuffix("</observations>"),
+    "last hint not closed": f"{GOOD}\n<suggested-response>\nAsk for the date.",
     "cut within the tag": GOOD.removesuffix("servations>"),
     "closed behind the last item": f"<observations>\n{LOG}</observations>",
     "tags indented": f"  <observations>\n{LOG}\n  </observations>",
