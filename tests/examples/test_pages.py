@@ -37,11 +37,19 @@ def test_code_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert run_page(page, model=model, small_model=small_model, tools=[look_up])
 
 
-def test_the_readme_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+class Lisbon(Today):
+    NOTED = "User lands in Lisbon on Friday"
+
+
+def test_the_readme_runs_as_it_stands_and_prints_what_it_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
-    with serve(Today()) as provider:
+    with serve(Lisbon()) as provider:
         reach(provider, monkeypatch)
         assert run_page(PAGES[0])
+    (shown,) = blocks("text")
+    assert shown in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
