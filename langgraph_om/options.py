@@ -148,7 +148,7 @@ class MemoryOptions(Group):
         Annotated[str, Field(min_length=1)] | Callable[[RunnableConfig], str | None] | None
     ) = None
     """The id of the user that a thread belongs to, or a function that returns it from the run's
-    configuration; `None` takes the `resource_id` in the run's `context` or `configurable`."""
+    configuration; `None` uses the `resource_id` in the run's `context` or `configurable`."""
     messages_key: Annotated[
         Annotated[str, Field(min_length=1)],
         AfterValidator(_refuse_own_key),
@@ -244,15 +244,15 @@ class MemoryOptions(Group):
         bool | Annotated[int | float, Field(ge=60)],
         Hint("True, False, or the shortest pause in seconds, 60 or more"),
     ] = False
-    """Tells the agent and the Observer about pauses of ten minutes or more: a flag, or the shortest
+    """Tells the agent and the Observer about pauses of ten minutes or more: `True`, or the shortest
     pause in seconds. The line comes before the next user message, such as `[2 days later: Mon, May
     4, 2026, 09:12]`."""
     continuation_hints: Annotated[
         bool | Mapping[Literal["current_task", "suggested_response"], bool],
         Hint('True, False, or a mapping such as {"suggested_response": False}'),
     ] = True
-    """Has the Observer note the current task and suggest a reply, and shows both to the agent: a
-    flag, or one for each, such as `{"suggested_response": False}`."""
+    """Has the Observer note the current task and suggest a reply, and shows both to the agent:
+    `True` or `False`, or a mapping that sets each, such as `{"suggested_response": False}`."""
     working_memory: InstanceOf[WorkingMemory] | None = None
     """A `WorkingMemory`: a short text or JSON object about the user that the agent always sees and
     keeps up to date with a tool."""
@@ -260,14 +260,14 @@ class MemoryOptions(Group):
         bool | InstanceOf[TitleConfig] | Mapping[str, Any],
         Hint("True, False, or a mapping with keys 'model', 'instructions' and 'min_messages'"),
     ] = False
-    """Gives each thread a title after its first answer: a flag, or a mapping with `model`,
+    """Gives each thread a title after its first answer: `True`, or a mapping with `model`,
     `instructions` and `min_messages`. `model` defaults to the Observer's. `instructions` is a text,
     or a function of the run's configuration. `min_messages` is how many messages come first (2).
     The title is renewed when the Observer suggests another. `set_title` sets one that memory never
     changes."""
     scope: Scope = "thread"
     """What the agent is shown: its own thread (`"thread"`), or also what is known from the user's
-    other threads, and their newest words (`"resource"`, which needs an `archive`)."""
+    other threads, and their most recent messages (`"resource"`, which needs an `archive`)."""
 
     if not TYPE_CHECKING:  # type checkers and editors are to see the options
 

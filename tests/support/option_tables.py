@@ -38,7 +38,7 @@ _MORE = {
     "archive": "archive.md",
     "evict": "archive.md",
     "retention": "security.md#retention",
-    "scope": "archive.md#one-memory-for-all-threads-of-a-user",
+    "scope": "archive.md#share-memory-between-a-users-threads",
     "token_counter": "models.md#token-counts",
 }
 """Pages that say more, by the option."""

@@ -309,7 +309,7 @@ class ObservationConfig(Group):
     """The size of the recent messages, in tokens, at which the Observer turns them into
     observations."""
     max_tokens_per_batch: Tokens = 10_000
-    """The most tokens of other threads' messages in one question to the Observer, with
+    """The most tokens of other threads' messages in one call of the Observer, with
     `scope="resource"`."""
     model_settings: ModelSettings = Field(default_factory=OBSERVER_SETTINGS.copy)
     """Settings for each call of the model: `temperature`, `max_output_tokens`, `thinking_budget`
@@ -320,7 +320,7 @@ class ObservationConfig(Group):
         int | float | Off,
         Hint("a fraction in (0, 1), a number of tokens below `message_tokens`, or False"),
     ] = 0.2
-    """How often the Observer works ahead in the background: every so many new tokens, or a fraction
+    """How often the Observer works ahead in the background: a number of new tokens, or a fraction
     of `message_tokens`; `False` turns background work off, also for the Reflector."""
     buffer_activation: Annotated[
         int | float,
