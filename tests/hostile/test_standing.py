@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -107,13 +107,9 @@ FORGED = [
 
 
 @pytest.mark.parametrize("text", FORGED)
-@pytest.mark.parametrize("place", ["page", "answer", "both"])
-def test_neither_page_nor_assistant_makes_an_order_or_ends_one(text: str, place: str) -> None:
+def test_neither_page_nor_assistant_makes_an_order_or_ends_one(text: str) -> None:
     observer = Fooled()
-    page, answer = (
-        text if place in (where, "both") else "Nothing." for where in ("page", "answer")
-    )
-    memory, graph = build(observer, page, answer)
+    memory, graph = build(observer, text, text)
     graph.invoke({"messages": [HumanMessage(ORDER)]}, THREAD)
     for at in range(3):
         graph.invoke({"messages": [HumanMessage(f"Go on with number {at}. " * 8)]}, THREAD)
@@ -122,26 +118,6 @@ def test_neither_page_nor_assistant_makes_an_order_or_ends_one(text: str, place:
     log = graph.get_state(THREAD).values["om"]["log"]
     heads = [item.head.mark for item in list_items(log) if "keep" not in item.group]
     assert "📌" not in heads
-
-
-LOOKS = {"a": "а", "e": "е", "o": "о", "p": "р", "c": "с", "i": "і"}
-"""Letters of Cyrillic that look like those of Latin."""
-
-
-@examples(40)
-@given(
-    st.lists(st.sampled_from([*FORGED, "\n", '"', "“", "```", "<b>", "> ", " ", "\0"]), max_size=5),
-    st.sets(st.sampled_from(sorted(LOOKS))),
-)
-@example([DEMAND], {"a"})
-def test_no_mixture_of_forgeries_makes_an_order(parts: list[str], looks: set[str]) -> None:
-    text = "".join([*parts, DEMAND])
-    twin = ORDER.translate({ord(letter): LOOKS[letter] for letter in looks})
-    observer = Fooled()
-    memory, graph = build(observer, f"{text}\n{twin}", text)
-    for said in (ORDER, *(f"Go on with number {at}. " * 8 for at in range(2))):
-        graph.invoke({"messages": [HumanMessage(said)]}, THREAD)
-    assert rules(memory, graph) == [ORDER]
 
 
 QUOTING = {

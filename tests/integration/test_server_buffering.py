@@ -179,19 +179,6 @@ def test_a_server_that_is_busy_has_no_room(status: int, archive: Any) -> None:
     assert record_of(agent.graph, on_thread())["pending"] == {}
 
 
-@pytest.mark.slow
-def test_a_run_that_waits_too_long_for_a_free_worker_does_nothing(archive: Any) -> None:
-    server = ServerDouble()
-    agent = agent_with(server, archive)
-    cycle_id = first_job(agent)
-    end_claims(archive, cycle_id)
-    say(agent.graph, on_thread(), turn(5))
-    first, second = server.runs_given
-    graph = worker_graph(worker(archive))
-    assert graph.invoke(first["input"])["outcome"] == "withdrawn"
-    assert graph.invoke(second["input"])["outcome"] == "done"
-
-
 def test_an_error_of_the_server_is_a_failure_of_the_job(archive: Any) -> None:
     server = ServerDouble(refuses=500)
     agent = agent_with(server, archive)
@@ -203,19 +190,6 @@ def test_an_error_of_the_server_is_a_failure_of_the_job(archive: Any) -> None:
     assert attempt["failures"] == len(failed)
     assert attempt["retry_at_tokens"] > attempt["at_tokens"]
     assert uncovered(agent.memory, values(agent.graph, on_thread())) == []
-
-
-@pytest.mark.slow
-def test_a_worker_with_other_settings_fails_the_job_by_name(archive: Any) -> None:
-    server = ServerDouble()
-    agent = agent_with(server, archive)
-    first_job(agent)
-    other = worker_graph(worker(archive, gap_markers=True))
-    with pytest.raises(ConfigurationError, match="`gap_markers`"):
-        other.invoke(server.runs_given[0]["input"])
-    parts = say(agent.graph, on_thread(), turn(7))
-    assert "`gap_markers`" in of_kind(parts, "buffering-failed")[0]["error"]
-    assert record_of(agent.graph, on_thread())["attempts"]["observation"]["failures"] == 1
 
 
 @pytest.mark.slow
@@ -234,22 +208,6 @@ def test_a_run_that_was_stopped_and_is_tried_again_goes_on(archive: Any) -> None
     graph = worker_graph(worker(archive))
     assert graph.invoke(given, {"configurable": {"run_id": "r2"}})["outcome"] == "withdrawn"
     assert graph.invoke(given, config)["outcome"] == "done"
-
-
-@pytest.mark.slow
-def test_a_result_that_comes_too_late_does_not_count(archive: Any) -> None:
-    server = ServerDouble()
-    agent = agent_with(server, archive)
-    cycle_id, claims = first_job(agent), []
-
-    def work(request: Any) -> Any:
-        end_claims(archive)
-        claims.append(archive.claim(cycle_id, "next", seconds=60, thread_id="t", resource_id=None))
-        return {"type": "buffering-end"}
-
-    told = plain_worker(archive, work).invoke(server.runs_given[0]["input"])
-    assert (told["outcome"], claims) == ("overtaken", ["mine"])
-    assert archive.job(cycle_id).result is None
 
 
 # --- Deletion ------------------------------------------------------------------------------------
@@ -279,15 +237,6 @@ async def test_deleting_a_thread_deletes_its_runs_and_no_others(asks: str, archi
         else:
             agent.memory.delete_thread(name)
     assert waiting_for(server) == {"u"}
-
-
-def test_deleting_a_resource_deletes_the_runs_of_all_its_threads(archive: Any) -> None:
-    server = ServerDouble()
-    agent = agent_with(server, archive)
-    for thread, resource in (("a1", "ana"), ("a2", "ana"), ("b1", "ben")):
-        send_for(agent, thread, resource_id=resource)
-    agent.memory.delete_resource("ana")
-    assert waiting_for(server) == {"b1"}
 
 
 def test_deleting_a_resource_deletes_the_runs_of_threads_that_did_not_name_it(archive: Any) -> None:

@@ -17,7 +17,6 @@ from langgraph_om import (
     InlineBuffering,
     ObservationalMemory,
 )
-from langgraph_om.core.record.fold import fold
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 from langgraph_om.tools.cli import main
 from langgraph_om.tools.inspector import memory_app
@@ -240,21 +239,6 @@ def test_a_failed_question_is_harmless_counted_nowhere_and_asked_again_a_few_tim
     assert len(questions(asking)) == 3
     assert {part["type"] for part in parts} == {"data-om-status"}
     assert asking.memory.status(asking.graph.get_state(CONFIG))["windows"]
-
-
-def test_a_title_that_comes_late_goes_over_no_other() -> None:
-    asking = agent()
-    say(asking.graph, CONFIG, ASKED)
-    record = record_of(asking.graph, CONFIG)
-    late = {
-        "type": "titled",
-        "by": "memory",
-        "id": "x",
-        "title": "Late",
-        "at": record["title"]["at"],
-    }
-    started = {"type": "title-asked", "cycle_id": "x", "at": record["title"]["at"]}
-    assert fold(record, [started, late])["thread_title"] == "Tents for the Vosges"
 
 
 def agent_that_renews(door: str = "agent") -> Agent:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
-from langchain_core.messages import HumanMessage, convert_to_openai_messages
+from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import ConfigurationError, InlineBuffering
 from support.agents import (
-    Agent,
     make_agent,
     of_kind,
     on_thread,
@@ -55,14 +53,6 @@ def test_view_shows_chunks_and_failures() -> None:
     assert "no key" in str(failing.memory.view(values(failing.graph, on_thread())))
 
 
-def test_view_of_an_empty_thread() -> None:
-    agent = make_agent("agent", InMemorySaver())
-    view = agent.memory.view({"messages": [], "om": {}})
-    assert view.compression_ratio == 1.0
-    assert "no observations yet" in str(view)
-    assert "No observations yet" in view._repr_html_()
-
-
 def test_status_at_any_time_is_what_the_stream_said_last() -> None:
     agent = make_agent("agent", InMemorySaver())
     talk(agent.graph, on_thread(), turns(9))
@@ -84,44 +74,6 @@ def test_snapshot_will_do_and_a_state_without_memory_is_an_error(ask: str) -> No
 
 
 # --- Every client and every state ----------------------------------------------------------------
-
-
-def forms(agent: Agent) -> dict[str, Any]:
-    """One state, as each kind of client has it."""
-    snapshot = agent.graph.get_state(on_thread())
-    dumped = [message.model_dump() for message in snapshot.values["messages"]]
-    as_json = json.loads(json.dumps({**snapshot.values, "messages": dumped}, default=str))
-    return {
-        "snapshot": snapshot,
-        "values": snapshot.values,
-        "dicts": {**snapshot.values, "messages": dumped},
-        "server": {"values": as_json, "next": [], "created_at": "2026-03-02T09:00:00+00:00"},
-        "openai": {
-            **snapshot.values,
-            "messages": [
-                {**convert_to_openai_messages(message), "id": message.id}
-                for message in snapshot.values["messages"]
-            ],
-        },
-    }
-
-
-def test_each_client_sees_the_same() -> None:
-    agent = make_agent("agent", InMemorySaver())
-    talk(agent.graph, on_thread(), turns(9))
-    seen = {name: agent.memory.view(state) for name, state in forms(agent).items()}
-    assert len({str(view) for view in seen.values()}) == 1
-    assert len({view.to_html() for view in seen.values()}) == 1
-
-
-@pytest.mark.parametrize("state", [{}, {"values": {}}, {"values": []}, {"values": None}])
-def test_a_thread_that_never_ran_is_blank(state: Any) -> None:
-    agent = make_agent("agent", InMemorySaver())
-    memory = agent.memory
-    for each in (state, agent.graph.get_state(on_thread())):
-        assert memory.status(each)["windows"]["active"]["messages"]["tokens"] == 0
-        assert "no messages yet" in str(memory.view(each))
-        assert "No observations yet" in memory.view(each).to_html()
 
 
 @pytest.mark.parametrize(

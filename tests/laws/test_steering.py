@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from langgraph_om.core.config.settings import Parts
 from langgraph_om.core.cycles.reflection import reflect_cycle
-from langgraph_om.core.effects import AskModel, CallReply, Storage
+from langgraph_om.core.effects import AskModel
 from langgraph_om.core.items import keep_protected, list_items
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.standing import is_standing
@@ -130,9 +130,7 @@ def test_no_reflection_changes_what_a_person_pinned_or_wrote(
     before = protected(record["log"])
     asked: list[AskModel] = []
 
-    def answer(call: AskModel | Storage) -> str | CallReply:
-        if isinstance(call, Storage):  # for the lease on a shared log
-            return CallReply("mine")
+    def answer(call: AskModel) -> str:
         asked.append(call)
         return hostile(data.draw, call)
 

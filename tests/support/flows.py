@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Literal, TypeVar
 
 from langchain_core.messages import AIMessage, HumanMessage
@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.config.thresholds import resolve_thresholds
-from langgraph_om.core.effects import AskModel, EffectFlow, ModelReply
+from langgraph_om.core.effects import AskModel, ModelReply
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import blank_record
 from langgraph_om.core.record.window import Window, open_window
@@ -26,7 +26,6 @@ from support.words import Words
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 ITEM = "* 🔴 (09:00) The dog is Rex"
 GOOD = f"<observations>\n{ITEM}\n</observations>"
-LOOP = "<observations>\n" + "* 🔴 again and again the same line\n" * 300 + "</observations>"
 ResultT = TypeVar("ResultT")
 Told = str | Exception | ModelReply
 
@@ -46,11 +45,6 @@ class Talk:
 
     def run(self, flow: Generator[AskModel, ModelReply, ResultT]) -> ResultT:
         return drive(flow, self.answer).result
-
-    def run_cycle(self, flow: EffectFlow[None]) -> list[dict[str, Any]]:
-        self.events: list[dict[str, Any]] = []
-        drive(flow, self.answer, events=self.events)
-        return self.events
 
 
 def texts(call: AskModel) -> list[str]:
@@ -105,12 +99,3 @@ def conversation() -> tuple[MemoryRecord, Window]:
     opened = {"type": "opened", "id": "r", "thread_id": "t", "resource_id": None, "scope": "thread"}
     record = fold(blank_record(), [opened])
     return record, open_window(record, messages, Words())
-
-
-def later(text: str, seconds: float = 1.5, **fields: Any) -> ModelReply:
-    usage = {"input_tokens": 10, "output_tokens": 3}
-    return ModelReply(NOW + timedelta(seconds=seconds), text, usage=usage, **fields)
-
-
-def kinds(events: Sequence[dict[str, Any]]) -> list[str]:
-    return [event["type"] for event in events]

@@ -13,7 +13,6 @@ from support import groups
 from support.driving import drive
 
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
-AT = "2026-03-02T09:00:00+00:00"
 ResultT = TypeVar("ResultT")
 Told = str | Exception | ModelReply
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections.abc import Callable
@@ -19,14 +18,6 @@ def eventually(is_so: Callable[[], object], seconds: float = 120.0) -> None:
     while not is_so():
         assert time.monotonic() < ends_at, "it did not come to be"
         time.sleep(0.01)
-
-
-async def aeventually(is_so: Callable[[], object], seconds: float = 120.0) -> None:
-    """Wait until it is so, and let the event loop go on meanwhile."""
-    ends_at = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < ends_at, "it did not come to be"
-        await asyncio.sleep(0.01)
 
 
 class Held:

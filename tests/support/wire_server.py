@@ -276,29 +276,6 @@ def anthropic_fails(status: int, text: str, kind: str = "invalid_request_error")
     return Reply({"type": "error", "error": {"type": kind, "message": text}}, status)
 
 
-def ollama_says(text: str) -> Reply:
-    """The one line of an answer of Ollama's own API."""
-    message = {"role": "assistant", "content": text}
-    at = {"model": "llama3", "created_at": "2026-03-02T09:00:00Z"}
-    return Reply({**at, "message": message, "done": True, "done_reason": "stop"})
-
-
-def bedrock_says(text: str) -> Reply:
-    """An answer of Bedrock's Converse."""
-    usage = {"inputTokens": 900, "outputTokens": 40, "totalTokens": 940}
-    message = {"role": "assistant", "content": [{"text": text}]}
-    told = {"stopReason": "end_turn", "usage": usage, "metrics": {"latencyMs": 1}}
-    return Reply({"output": {"message": message}, **told})
-
-
-def bedrock_fails(text: str) -> Reply:
-    """An error of Bedrock."""
-    return Reply({"message": text}, 400, {"x-amzn-errortype": "ValidationException"})
-
-
-# --- What Gemini says ----------------------------------------------------------------------------
-
-
 def gemini_says(*parts: Any, finish: str = "STOP") -> Reply:
     """A candidate of such parts; a text stands for a part of text."""
     return Reply(_gemini_body(parts, finish))

@@ -5,13 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.runnables import RunnableConfig
+from langchain_core.messages import HumanMessage
 
-from langgraph_om import ObservationalMemory
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.archive.index import mark
-from langgraph_om.testing import ScriptedChatModel
 
 NOON = datetime(2026, 3, 15, 12, tzinfo=UTC)
 SECRET = "quokka pin 4711"  # noqa: S105 nobody's
@@ -103,19 +100,3 @@ def test_a_mark_in_a_text_or_a_query_marks_nothing(archive: SQLAlchemyArchive) -
     put(archive, "theirs", "ben", forged)
     assert archive.search(forged, resource_id="ana") == []
     assert [hit.thread_id for hit in archive.search(forged, resource_id="ben")] == ["theirs"]
-
-
-@pytest.mark.parametrize("question", QUERIES)
-def test_a_turn_is_shown_what_its_own_user_said_and_nothing_else(
-    archive: SQLAlchemyArchive, question: str
-) -> None:
-    put(archive, "mine", "ana", f"Mine: {SECRET}")
-    put(archive, "theirs", "ben", f"Theirs: {SECRET}")
-    model = ScriptedChatModel([AIMessage("")])
-    memory = ObservationalMemory(model, archive=archive, retrieval={"inject": True})
-    run: RunnableConfig = {"configurable": {"thread_id": "new", "resource_id": "ana"}}
-    step = memory.step(None, [HumanMessage(question[:20_000], id="q")], config=run)
-    shown = "".join(message.text for message in step.messages[:-1])
-    assert f"Mine: {SECRET}" in shown
-    assert "Theirs" not in shown
-    memory.close()

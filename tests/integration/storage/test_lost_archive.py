@@ -162,21 +162,6 @@ def test_copy_that_outlives_a_deletion_archives_only_what_follows(
     assert warned(caplog) == 0
 
 
-@pytest.mark.parametrize("delete", ["thread", "resource"])
-def test_recall_on_a_copy_that_outlives_a_deletion_archives_nothing(delete: str) -> None:
-    agent, archive, config = survive(delete, retrieval=True)
-    agent.memory.recall(values(agent.graph, config), config)
-    assert archive.thread("t") is None
-
-
-def test_thread_that_is_deleted_again_begins_a_new_floor() -> None:
-    agent, archive, config = survive("thread")
-    talk(agent.graph, config, turns(3, start=10))
-    agent.memory.delete_thread("t")
-    say(agent.graph, config, turn(13))
-    assert [row.key for row in archive.messages("t", limit=9)] == ["h13", "h13-answer"]
-
-
 @pytest.mark.parametrize("evict", [False, True])
 @pytest.mark.parametrize("removed", [1, 3])
 def test_nothing_comes_back_where_the_newest_messages_are_removed_after_a_deletion(
@@ -207,15 +192,6 @@ def test_nothing_comes_back_where_the_last_message_before_a_deletion_is_removed(
     left = {message.id for message in values(agent.graph, config)["messages"]}
     assert [key for key in archived if key in left] == [key for key in said if key in left]
     assert set(archived) <= set(said)
-
-
-def test_recall_brings_nothing_back_where_the_newest_messages_are_removed() -> None:
-    agent, archive, config = survive("thread", retrieval=True)
-    had = values(agent.graph, config)["messages"]
-    gone = [RemoveMessage(id=str(message.id)) for message in had[-3:]]
-    agent.graph.update_state(config, {"messages": gone})
-    agent.memory.recall(values(agent.graph, config), config)
-    assert archive.thread("t") is None
 
 
 def test_recall_brings_nothing_back_where_the_last_message_before_a_deletion_is_removed() -> None:
@@ -284,17 +260,3 @@ def test_branches_do_not_mix_in_an_archive_that_was_emptied(*, evict: bool) -> N
         said.append([*had, f"h{number}", f"h{number}-answer"])
         current = [row.key for row in emptied.messages("t", limit=99)]
         assert current == said[-1]
-
-
-def test_shared_log_gets_nothing_back_that_was_deleted() -> None:
-    archive = SQLAlchemyArchive("sqlite://")
-    agent = Agent(sharing(archive), InMemorySaver())
-    for _ in range(10):
-        agent.say("trips")
-        agent.say("work")
-    agent.memory.delete_resource("ada")
-    agent.say("work")
-    archived = archive.messages("work", limit=1000, visible_only=False)
-    assert [row.key for row in archived] == ["work.h10", "work.h10.a"]
-    assert archive.thread("trips") is None
-    assert "trips-0" not in agent.prompt()

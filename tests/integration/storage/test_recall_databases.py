@@ -163,14 +163,6 @@ def test_without_a_resource_there_is_the_current_thread_alone(archive: SQLAlchem
     assert recalled(agent, "two", cursor="h1")["count"] > 0
 
 
-def test_thread_scope_keeps_to_the_thread(archive: SQLAlchemyArchive) -> None:
-    agent = three_threads(archive, retrieval={"scope": "thread"})
-    assert "error" in recalled(agent, "work", "ana", thread_id="trip")
-    assert "error" in recalled(agent, "work", "ana", cursor="trip-secret")
-    assert "error" in recalled(agent, "work", "ana", mode="threads")
-    assert "4711" in recalled(agent, "work", "ana", cursor="work-secret", limit=1)["messages"]
-
-
 def test_thread_ids_are_hidden_and_read_back(archive: SQLAlchemyArchive) -> None:
     agent = three_threads(archive, obscure_thread_ids=True)
     listed = recalled(agent, "work", "ana", mode="threads")["threads"]

@@ -9,10 +9,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig
 from langgraph_om.core.config.thresholds import Thresholds, resolve_thresholds
-from langgraph_om.core.content.message_keys import derive_id
 from langgraph_om.core.plan import back_off, plan
-from langgraph_om.core.record.record import blank_record
-from langgraph_om.core.record.window import Window, open_window
+from langgraph_om.core.record.window import open_window
 from langgraph_om.core.wire import MemoryRecord
 from support import groups
 from support.edits import edited
@@ -189,29 +187,3 @@ def test_what_memory_does_next(
 def test_each_failure_waits_for_more_growth(failures: int, grown: int) -> None:
     assert back_off(failures, 1234, 1000) == 1234 + grown
     assert back_off(failures, 5, 1) > 5, "it always waits for something"
-
-
-# --- Reasoning that is bound to its prefix -------------------------------------------------------
-
-
-def buffered(*messages: BaseMessage, log: int = 0) -> tuple[MemoryRecord, Window]:
-    """A record with a chunk of the first message, and the window it is about."""
-    record = edited(blank_record(), {"log": [group("g", log)] if log else []})
-    window = open_window(record, messages, Words())
-    first = window.entries[0]
-    chunk = {
-        "id": "k",
-        "cycle_id": "k",
-        "groups": [{**group("k", 3), "ranges": [[first.key, first.key]]}],
-        "tokens": 3,
-        "message_count": 1,
-        "message_tokens": first.tokens,
-        "digest": derive_id("messages", f"{first.key}:{first.digest}"),
-        "hints": {},
-        "created_at": "2026-03-02T09:00:00+00:00",
-    }
-    return edited(record, {"chunks": [chunk]}), window
-
-
-def group(key: str, tokens: int) -> dict[str, Any]:
-    return groups.group(key, "* 🔴 Noted", ranges=[], tokens=tokens)

@@ -10,28 +10,9 @@ from langgraph_om.core.search import (
     JOINERS,
     MAX_WORD_CHARACTERS,
     cut_excerpt,
-    fuse,
     query_words,
-    rank_texts,
     split_words,
 )
-
-
-def test_a_rare_word_counts_more_than_frequent_ones() -> None:
-    texts = [["the", "talk", "of", "the", "day"] for _ in range(20)] + [["walnuts"]]
-    scores, held = zip(*rank_texts(["the", "talk", "walnuts"], texts), strict=True)
-    assert held[0] < held[-1] < sum(held[-2:]) == pytest.approx(1)  # all that is asked for
-    assert scores[-1] == max(scores)
-    assert all(0 < score < 1 for score in scores)
-    assert rank_texts(["absent"], texts) == [(0.0, 0.0)] * 21
-    assert rank_texts([], texts) == [(0.0, 0.0)] * 21
-    assert rank_texts(["x"], []) == []
-
-
-def test_what_two_rankings_put_in_front_comes_first() -> None:
-    assert fuse([["a", "b", "c"], ["d", "b", "e"]], [1, 1])[0] == "b"
-    assert fuse([["a", "a"], []], [1, 1]) == ["a"]
-    assert fuse([], []) == []
 
 
 @pytest.mark.parametrize(

@@ -72,13 +72,6 @@ async def test_calls_given_up_on_leave_the_loops_threads_to_others(*, as_functio
         gate.set()
 
 
-async def test_a_blocking_model_is_called_in_a_thread_of_its_own() -> None:
-    model = Blocking(seen=(seen := set[str]()))
-    result = await remembering(model, deadline=20).astep(None, SAID)
-    assert result.record["log"] != []
-    assert seen == {"om_observer"}
-
-
 def test_a_blocking_model_keeps_a_synchronous_turn_for_the_deadline_only() -> None:
     gate = threading.Event()
     memory = remembering(Blocking(gate=gate), deadline=0.3)

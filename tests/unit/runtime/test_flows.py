@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 import threading
 import time
@@ -17,22 +16,16 @@ from langgraph_om import InlineBuffering
 from langgraph_om.core.effects import (
     AskModel,
     CallHook,
-    JobState,
     LateError,
-    PeekJobs,
     ReadTally,
     Storage,
-    Together,
-    WaitForJob,
-    Warn,
 )
 from langgraph_om.errors import ArchiveError
 from langgraph_om.memory import runner_of
-from langgraph_om.runtime.flows import FlowResult, RunContext, Show, adrive, drive
+from langgraph_om.runtime.flows import FlowResult, RunContext, adrive, drive
 from langgraph_om.testing import ScriptedChatModel
 from support.agents import remembering, scripted
 from support.clock import Clock
-from support.wire import streaming
 
 START = {
     "type": "observation-start",
@@ -86,24 +79,6 @@ def test_costs_are_counted_from_the_start_and_questions_say_what_they_are_about(
         assert run.result == ("one", "two", 2)
         assert run.events == [START]
     assert [len(model.calls) for model in models] == [2, 2]
-
-
-def test_flows_side_by_side_count_for_themselves_and_for_the_cycle() -> None:
-    def part(times: int) -> Any:
-        for _ in range(times):
-            yield question()
-        tally = yield ReadTally()
-        return tally.calls
-
-    def flow() -> Any:
-        yield START
-        yield question()
-        counts = yield Together([part(1), part(2)])
-        tally = yield ReadTally()
-        return counts, tally.calls
-
-    for run in both(flow, lambda: context(scripted(observer="noted"))):
-        assert run.result == ([1, 2], 4)
 
 
 class Store:
@@ -171,66 +146,6 @@ def test_what_hangs_is_left_behind_at_the_deadline() -> None:
     finally:
         let_go.set()
     assert time.monotonic() - began < 60
-
-
-class Jobs:
-    """An executor with one job at work, which ends before anybody has waited long."""
-
-    def __init__(self) -> None:
-        self.waited: list[float] = []
-
-    def peek(self, cycle_id: str) -> JobState:
-        return "running" if cycle_id == "busy" else None
-
-    def wait(self, cycle_id: str, timeout: float) -> JobState:
-        self.waited.append(timeout)
-        return {"type": "buffering-end"}
-
-
-def test_a_job_is_waited_for_half_of_the_deadline() -> None:
-    def flow() -> Any:
-        peeked = yield PeekJobs({"observation": "busy", "reflection": "gone"})
-        return peeked, (yield WaitForJob("busy"))
-
-    jobs = Jobs()
-    for run in both(flow, lambda: context(jobs=jobs, deadline=60.0)):
-        assert run.result == (
-            {"observation": "running", "reflection": None},
-            {"type": "buffering-end"},
-        )
-    assert all(29 < seconds <= 30 for seconds in jobs.waited)
-
-
-def test_a_warning_is_logged_and_events_of_elsewhere_are_only_shown(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    told: list[Any] = []
-    hooks = {"on_observation_start": told.append}
-
-    def flow() -> Any:
-        yield Warn("thread %r: %s", ("t", "odd"))
-        yield Show([START])
-
-    for is_async in (False, True):
-        shown: list[Any] = []
-        given = context(hooks=hooks, streams=True)
-        with caplog.at_level(logging.WARNING, logger="langgraph_om"), streaming(shown.append):
-            run = asyncio.run(adrive(flow(), given)) if is_async else drive(flow(), given)
-        assert ([part["type"] for part in shown], run.events) == (["data-om-observation-start"], [])
-    assert caplog.messages == ["thread 't': odd"] * 2
-    assert told == []
-
-
-def test_what_a_flow_raises_is_raised() -> None:
-    def flow() -> Any:
-        yield START
-        msg = "over"
-        raise LookupError(msg)
-
-    with pytest.raises(LookupError):
-        drive(flow(), context())
-    with pytest.raises(LookupError):
-        asyncio.run(adrive(flow(), context()))
 
 
 async def test_a_cancelled_flow_ends_at_once_and_leaves_what_hangs_behind() -> None:

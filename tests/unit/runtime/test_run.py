@@ -8,16 +8,13 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage
-from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 from langgraph.runtime import get_runtime
 from pydantic import BaseModel
 
 from langgraph_om import ConfigurationError, MemoryContext, ObservationalMemoryMiddleware
-from langgraph_om.runtime.run import Runs
 from support.agents import (
-    SCHEMAS,
     Agent,
     Graph,
     PlainState,
@@ -29,7 +26,6 @@ from support.agents import (
     scripted,
     turn,
     turns,
-    wire,
 )
 from support.clock import Clock
 
@@ -63,14 +59,6 @@ def test_context_switches_memory_off_as_the_configuration_does(door: str) -> Non
     assert agent.prompts()[-1][-1].text == turns(8)[-1].text
     assert of_kind(run(agent.graph, {"om_enabled": True}, turn(8)), "status")
     assert of_kind(run(agent.graph, None, turn(9)), "status")
-
-
-async def test_context_switches_memory_off_in_asynchronous_runs() -> None:
-    agent = make_agent("agent")
-    stream = agent.graph.astream(
-        {"messages": [turn(0)]}, on_thread(), context={"om_enabled": False}, stream_mode="custom"
-    )
-    assert [part async for part in stream] == []
 
 
 @each_door
@@ -127,30 +115,6 @@ def test_graphs_without_a_form_of_their_own_have_one() -> None:
     builder.add_node("agent", lambda _: {})
     builder.add_edge(START, "agent")
     assert builder.compile().context_schema is Settings
-
-
-def test_own_form_stays() -> None:
-    memory, model = remembering(scripted(), Clock()), scripted()
-    builder = wire(SCHEMAS["plain"], memory, model)
-    assert builder.context_schema is MemoryContext
-
-
-def test_context_found_is_that_of_the_configuration_at_hand() -> None:
-    found: list[Any] = []
-
-    def node(_: Any, config: RunnableConfig) -> Any:
-        runs = Runs()
-        found.extend([get_runtime().context, runs.identity(config), runs.identity(None)])
-        other = {"configurable": {"thread_id": "other", "resource_id": "bob"}}
-        found.append(runs.identity(other))
-        return {}
-
-    builder = StateGraph(PlainState, context_schema=MemoryContext)
-    builder.add_node("node", node)
-    builder.add_edge(START, "node")
-    run(builder.compile(), {"resource_id": "ana"})
-    assert found[0] == {"resource_id": "ana"}
-    assert [identity.resource_id for identity in found[1:]] == ["ana", "ana", "bob"]
 
 
 def by_runtime(_: Any) -> str:

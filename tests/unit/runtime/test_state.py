@@ -10,10 +10,9 @@ from langchain_core.messages import HumanMessage
 from langchain_core.messages.utils import convert_to_openai_messages
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import StateSnapshot
-from pydantic import BaseModel
 
 from langgraph_om import ConfigurationError
-from langgraph_om.runtime.run import conversation_of, values_of
+from langgraph_om.runtime.run import conversation_of
 from support.agents import make_agent, on_thread, talk, turns
 
 
@@ -107,14 +106,3 @@ def test_whole_state_of_a_thread_that_ran_without_memory_is_looked_at() -> None:
 def test_what_is_no_message_is_an_error(odd: Any) -> None:
     with pytest.raises(ConfigurationError, match="`messages` holds"):
         conversation_of({"messages": odd}, "messages")
-
-
-def test_field_called_values_is_no_wrapping() -> None:
-    class State(BaseModel):
-        messages: list[Any] = []
-        values: dict[str, Any] = {}
-
-    state = State()
-    assert values_of(state, "messages") is state
-    mapping = {"messages": [], "values": {"messages": [HumanMessage("hi")]}}
-    assert values_of(mapping, "messages") is mapping

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.tool import tool_call
-from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import RunnableConfig
 
 from langgraph_om.core.reflect.edits import parse_edits
 from langgraph_om.core.reflect.reflector import ReflectorInput, reflect
@@ -23,9 +19,8 @@ from langgraph_om.testing import (
 )
 from support.driving import drive
 from support.editing import TALK, long_log
-from support.examples import examples
 from support.rendering import divide
-from support.scripts import call, merged, search
+from support.scripts import call, merged
 
 OBSERVER: RunnableConfig = {
     "run_name": "om_observer",
@@ -57,26 +52,6 @@ async def test_the_role_is_known_through_every_door(config: Any, role: str) -> N
     ]
     assert answers == [role] * 5
     assert [entry["role"] for entry in model.calls] == [role] * 5
-
-
-PROMPT = ChatPromptTemplate([("user", "{text}")])
-
-
-@pytest.mark.parametrize(
-    "wrap",
-    [
-        lambda model: PROMPT | model.with_config(OBSERVER),
-        lambda model: PROMPT | model.bind_tools([search]).with_config(OBSERVER),
-        lambda model: PROMPT | model.with_config(OBSERVER).with_retry(),
-        lambda model: (PROMPT | model).with_config(OBSERVER),
-    ],
-)
-async def test_the_role_survives_wrapping(wrap: Callable[..., Runnable[Any, AIMessage]]) -> None:
-    model = ScriptedChatModel("actor", "observer")
-    wrapped = wrap(model)
-    assert wrapped.invoke({"text": "hi"}).content == "observer"
-    assert (await wrapped.ainvoke({"text": "hi"})).content == "observer"
-    assert "".join(str(part.content) for part in wrapped.stream({"text": "hi"})) == "observer"
 
 
 # --- streaming -------------------------------------------------------------------------------
@@ -133,42 +108,14 @@ def test_text_streams_word_by_word_and_tool_calls_in_pieces() -> None:
     assert {part["args"] for part in parts if part["index"] == 1} == {"", "{}"}
 
 
-@given(st.text(), st.dictionaries(st.text(), st.text() | st.integers() | st.booleans()))
-@examples(25)
-def test_streaming_loses_nothing(text: str, args: dict[str, Any]) -> None:
-    message = AIMessage(text, id="m", tool_calls=[tool_call(name="search", args=args, id="c")])
-    answer = merged(list(ScriptedChatModel(message).stream("hi")))
-    assert (answer.content, answer.tool_calls) == (text, message.tool_calls)
-
-
-def test_a_megabyte_streams_in_a_bounded_number_of_chunks() -> None:
-    text = "word and space " * 70_000 + " " * 10_000
-    chunks = list(ScriptedChatModel(text).stream("hi"))
-    assert len(chunks) <= 1_000
-    assert "".join(str(chunk.content) for chunk in chunks) == text
-
-
 def test_streaming_can_be_switched_off() -> None:
     chunks = list(ScriptedChatModel("two words", disable_streaming=True).stream("hi"))
     assert [chunk.content for chunk in chunks] == ["two words"]
 
 
-LONG = (
-    "My old grey dog Rex from the shelter in Ghent barks at the loud trams near our new house in "
-    "the morning and sleeps all afternoon behind the sofa at number"
-)
-TRANSCRIPT = "\n".join(
-    [
-        "<conversation>",
-        "Date: Dec 4, 2025",
-        *(f"User Ann (14:{at:02}): {LONG} {at}." for at in range(9)),
-        "</conversation>",
-    ]
-)
 COUNTER = EstimatingCounter()
 LOG = [{**group, "tokens": COUNTER.count_text(group["text"])} for group in long_log(10)]
 TOTAL = sum(group["tokens"] for group in LOG)
-REQUEST = ReflectorInput(LOG, target=TOTAL * 3 // 4)
 
 
 def test_an_extractive_reflector_edits_numbered_items() -> None:

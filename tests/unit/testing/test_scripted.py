@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import doctest
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.language_models import LanguageModelInput
 from langchain_core.messages import (
     AIMessage,
@@ -25,14 +20,13 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.tool import tool_call
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import Runnable
 from langgraph.graph.message import add_messages
 
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.testing import ScriptedChatModel, check_message_sequence, checks, offline
 from langgraph_om.testing import extractive as extractive_observer
 from langgraph_om.testing import extractive as extractive_reflector
-from support.examples import examples
 from support.scripts import call, merged, result, search
 
 if TYPE_CHECKING:
@@ -56,20 +50,6 @@ def test_docstring_examples_run(module: ModuleType, examples: int) -> None:
 def test_replies_come_in_order_and_the_last_one_repeats() -> None:
     model = ScriptedChatModel(["one", AIMessage("two"), lambda messages: f"got {len(messages)}"])
     assert [model.invoke("hi").content for _ in range(4)] == ["one", "two", "got 1", "got 1"]
-
-
-@pytest.mark.parametrize(
-    ("script", "expected"),
-    [
-        ((), "ok"),
-        ("alone", "alone"),
-        (AIMessage("alone"), "alone"),
-        (lambda _: AIMessage("made"), "made"),
-        (["", "later"], ""),
-    ],
-)
-def test_an_actor_script_may_be_empty_or_a_single_reply(script: Any, expected: str) -> None:
-    assert ScriptedChatModel(script).invoke("hi").content == expected
 
 
 @pytest.mark.parametrize("role", ["observer", "reflector"])
@@ -96,12 +76,6 @@ def test_what_can_not_be_meant_is_refused_by_name(options: dict[str, Any]) -> No
         ScriptedChatModel(**options)
 
 
-def test_a_reply_function_that_returns_nonsense_is_refused() -> None:
-    broken: Any = lambda _: None  # noqa: E731
-    with pytest.raises(ConfigurationError, match="returned None"):
-        ScriptedChatModel(broken).invoke("hi")
-
-
 def test_failures_are_raised_recorded_and_followed_by_the_next_reply() -> None:
     error = RuntimeError("overloaded")
     model = ScriptedChatModel([error, TimeoutError, "back"])
@@ -112,16 +86,6 @@ def test_failures_are_raised_recorded_and_followed_by_the_next_reply() -> None:
         list(model.stream("b"))
     assert model.invoke("c").content == "back"
     assert [entry["messages"][0].content for entry in model.calls] == ["a", "b", "c"]
-
-
-async def test_failures_are_raised_in_async_too() -> None:
-    model = ScriptedChatModel([RuntimeError("a"), ValueError("b"), "back"])
-    with pytest.raises(RuntimeError, match="a"):
-        await model.ainvoke("hi")
-    with pytest.raises(ValueError, match="b"):
-        _ = [chunk async for chunk in model.astream("hi")]
-    assert (await model.ainvoke("hi")).content == "back"
-    assert len(model.calls) == 3
 
 
 def test_an_answer_is_a_copy_that_can_be_changed_without_changing_the_script() -> None:
@@ -150,31 +114,6 @@ def test_usage_is_made_up_from_characters_unless_scripted() -> None:
         "total_tokens": 30,
     }
     assert model.invoke("hi").usage_metadata == usage
-
-
-def test_delay_comes_before_the_answer_and_async_delays_run_together() -> None:
-    model = ScriptedChatModel("ok", delay=0.1)
-    start = time.perf_counter()
-    model.invoke("hi")
-    assert time.perf_counter() - start >= 0.1
-
-    told: list[str] = []
-
-    class Listener(AsyncCallbackHandler):
-        async def on_chat_model_start(self, *_: Any, **__: Any) -> None:
-            told.append("start")
-
-        async def on_llm_end(self, *_: Any, **__: Any) -> None:
-            told.append("end")
-
-    async def many() -> None:
-        config: RunnableConfig = {"callbacks": [Listener()]}
-        await asyncio.gather(*(model.ainvoke("hi", config) for _ in range(20)))
-
-    start = time.perf_counter()
-    asyncio.run(many())
-    assert time.perf_counter() - start >= 0.1
-    assert told == ["start"] * 20 + ["end"] * 20
 
 
 def test_threads_share_one_script_without_losing_or_doubling_a_reply() -> None:
@@ -280,29 +219,7 @@ def test_what_a_provider_refuses(messages: list[BaseMessage], refused_by: dict[s
         assert not expected or any(expected in problem for problem in problems)
 
 
-def test_each_problem_is_named_once() -> None:
-    messages = [USER, TWO, result("call_1"), USER]
-    assert check_message_sequence(messages, "openai") == [
-        "messages[1]: the call 'call_2' of `search` has no result"
-    ]
-
-
 def test_an_unknown_provider_is_named() -> None:
     unknown: Any = "mistral"
     with pytest.raises(ConfigurationError, match="'mistral'"):
         check_message_sequence([USER], unknown)
-
-
-TURNS = st.lists(
-    st.sampled_from([[USER], [USER, AI], [USER, call(), result()], [USER, call(), result(), AI]]),
-    max_size=8,
-)
-
-
-@given(TURNS, st.sampled_from(ALL))
-@examples(60)
-def test_whole_turns_that_end_with_the_user_are_valid_everywhere(
-    turns: list[list[BaseMessage]], provider: Any
-) -> None:
-    messages = [SYSTEM, *(message for turn in turns for message in turn), USER]
-    assert check_message_sequence(messages, provider) == []

@@ -16,9 +16,7 @@ from langchain_core.messages import (
 )
 
 from langgraph_om.core.content.blocks import (
-    answers_other_view,
     holds_bound_reasoning,
-    mark_other_view,
     without_bound_reasoning,
 )
 from langgraph_om.core.content.parts import Part, part_text, parts_of
@@ -264,11 +262,3 @@ def test_reasoning_beside_the_content_is_left_out_too() -> None:
     assert without_bound_reasoning(said) == AIMessage("Yes.")
     free = AIMessage("Yes.", additional_kwargs={"reasoning_content": "Hm."})
     assert without_bound_reasoning(free) is free
-
-
-def test_answer_to_another_view_is_known_by_its_mark() -> None:
-    answer = AIMessage("Yes.", id="a", response_metadata={"model_name": "m"})
-    marked = mark_other_view(answer)
-    assert (answers_other_view(answer), answers_other_view(marked)) == (False, True)
-    assert marked.content == "Yes."
-    assert marked.response_metadata["model_name"] == "m"

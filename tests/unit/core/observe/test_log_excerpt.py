@@ -50,18 +50,6 @@ def test_the_newest_and_the_important_are_kept_under_their_headings() -> None:
     assert [line for line in whole if line in set(kept)][:2] == kept[:2]
 
 
-def test_the_beginning_holds_still_while_the_log_grows() -> None:
-    log = [group("a", day_log(0, *(f"* 🟡 said {at} and on" for at in range(400))))]
-    before, kept = "", 0
-    for turn in range(40):
-        facts = [f"* 🔴 fact {turn} {number}" for number in range(3)]
-        log.append(group(f"g{turn}", day_log(turn + 1, *facts)))
-        text = select_previous(log, 400, Words())
-        kept += text.startswith(before)
-        before = text
-    assert kept >= 30, "most questions begin like the one before"
-
-
 ITEM = st.builds(
     lambda mark, count, last: f"* {mark} {' '.join(['word'] * count)} {last}",
     st.sampled_from("🔴🟡🟢✅"),

@@ -13,6 +13,7 @@ from langgraph_om.core.observe.parse_answer import (
     is_degenerate,
     parse_output,
 )
+from support.rendering import render_output
 
 LOG = """\
 Date: Dec 4, 2025
@@ -74,6 +75,30 @@ def test_an_empty_task_is_none_and_an_empty_response_ends_the_former_one(value: 
     assert task == ParsedAnswer("ok", "* 🔴 a")
     response = parse_output(f"{notes}\n<suggested-response>{value}</suggested-response>")
     assert response == ParsedAnswer("ok", "* 🔴 a", hints={"suggested_response": ""})
+
+
+@pytest.mark.parametrize(
+    ("value", "title"),
+    [
+        ("Tea", "Tea"),
+        ("Te", None),
+        ("none", None),
+        ('"Tea party"', "Tea party"),
+        ("“Tea party”", "Tea party"),
+        ("**'Tea party'**", "Tea party"),
+        ("the users' tea", "the users' tea"),
+        ('"Te"', None),
+        ("\n  Tea party\n\nHope this helps!\n", "Tea party"),
+        ("a <b> c", "a <b> c"),
+        ("t" * 101, "t" * 100),
+        ("t" * 99 + " and more", "t" * 99),
+    ],
+)
+def test_a_title_is_one_short_line(value: str, title: str | None) -> None:
+    text = f"<observations>\n* 🔴 a\n</observations>\n<thread-title>{value}</thread-title>"
+    parsed = parse_output(text)
+    assert parsed.hints == ({} if title is None else {"thread_title": title})
+    assert parse_output(render_output(parsed)) == parsed
 
 
 # --- Cut off ------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
 from langgraph_om.core.content.dates import message_time
-from langgraph_om.core.content.message_keys import hidden_id, keyed_messages
+from langgraph_om.core.content.message_keys import keyed_messages
 from langgraph_om.core.content.parts import is_visible
 from langgraph_om.core.record.record import write_range
 from langgraph_om.core.tokens.counter import TokenCounter
@@ -23,7 +23,7 @@ from langgraph_om.features.recall_answer import InSight
 from langgraph_om.reading import Source, StateSource
 from support import groups
 from support.counters import COUNTERS
-from support.real_ids import MESSAGE_IDS, THREAD_IDS, real_conversations
+from support.real_ids import MESSAGE_IDS, real_conversations
 from support.recall_talk import (
     NOON,
     TALK,
@@ -46,29 +46,6 @@ def test_cursor_of_another_thread_works_where_the_user_may_look() -> None:
     assert here["has_next_page"]
     there = look(shelf(), {"cursor": "m1", "thread_id": "t2"}, "resource")
     assert not there["has_next_page"]
-
-
-def test_cursor_outside_the_named_thread_is_not_found_there() -> None:
-    answer = look(shelf(), {"cursor": "x0", "thread_id": "t1"}, "resource")
-    assert "no such message to read in that conversation" in answer["error"]
-
-
-def test_other_thread_is_read_from_its_start_and_its_end() -> None:
-    for page in (1, -1):
-        arguments = {"thread_id": "t2", "limit": 1, "page": page}
-        answer = look(shelf(), arguments, "resource")
-        assert keys_in(answer) == ["x0" if page == 1 else "m1"]
-
-
-def test_obscured_thread_ids_are_shown_and_accepted() -> None:
-    shown = hidden_id("t2")
-    listed = look(shelf(), {"mode": "threads"}, "resource", hides_ids=True)["threads"]
-    assert f"[{shown}]" in listed
-    assert "[t2]" not in listed
-    read = look(shelf(), {"thread_id": shown}, "resource", hides_ids=True)
-    assert keys_in(read) == ["x0", "m1"]
-    unknown = {"thread_id": hidden_id("t3")}
-    assert "error" in look(shelf(), unknown, "resource", hides_ids=True)
 
 
 # --- What others wrote can not pass for ours -----------------------------------------------------
@@ -221,10 +198,6 @@ def test_long_lists_keep_to_the_budget_with_every_item(counter: TokenCounter) ->
     assert "word of it" in found["results"]
 
 
-ANSWER = "lc_run--01a201e6-d64f-7353-ae96-92c394cad9fd-0"
-RESPONSE = "resp_" + "68ab03f7d1c2495e" * 3
-
-
 def two(here: StateSource, there: StateSource) -> Shelf:
     """Two threads of one user, and one hit for any search."""
     hit = hit_of(there.who.thread_id, "group-1", 0.5, "text", there.said[0].key)
@@ -246,13 +219,6 @@ def look_up(
 # --- Hints and errors ----------------------------------------------------------------------------
 
 
-def test_a_range_of_real_ids_is_answered_by_ids_that_can_be_copied() -> None:
-    hint = look_up(source_of("t1", ANSWER, RESPONSE), cursor=f"{ANSWER}:{RESPONSE}")["hint"]
-    assert f'"{ANSWER}" with page 1' in hint
-    assert f'"{RESPONSE}" with page -1' in hint
-    assert "omitted" not in hint
-
-
 @given(st.lists(MESSAGE_IDS, min_size=2, max_size=6, unique=True))
 def test_every_id_of_a_range_line_is_named_whole_and_leads_on(keys: list[str]) -> None:
     source = source_of("t1", *keys)
@@ -264,15 +230,6 @@ def test_every_id_of_a_range_line_is_named_whole_and_leads_on(keys: list[str]) -
         assert look_up(source, cursor=key, limit=1)["messages"].startswith(
             "**assistant (2026-03-15"
         )
-
-
-@given(MESSAGE_IDS, THREAD_IDS)
-def test_unknown_ids_are_all_answered_alike(key: str, thread: str) -> None:
-    source = source_of("t1", "m1")
-    for unknown, name in ((key, "cursor"), (thread, "thread_id")):
-        one, other = (look_up(source, "resource", **{name: each}) for each in (unknown, "none"))
-        assert one == other
-        assert "There is no such" in one["error"]
 
 
 # --- Pages, lists and hits -----------------------------------------------------------------------

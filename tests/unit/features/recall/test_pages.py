@@ -13,8 +13,6 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from langgraph_om.core.content.parts import is_visible
 from langgraph_om.core.tokens.counter import TokenCounter
-from langgraph_om.features import recall_answer as answering
-from langgraph_om.features.recall_answer import Asker, recall
 from support.counters import COUNTER, COUNTERS
 from support.examples import examples
 from support.recall_talk import (
@@ -207,23 +205,6 @@ def test_room_goes_to_the_user_first_then_to_texts_then_to_results() -> None:
     assert user > said > result > 50
     assert within_budget(answer)
     assert COUNTER.count_text(json.dumps(answer, ensure_ascii=False)) > 0.9 * BUDGET
-
-
-def test_page_that_is_too_large_keeps_every_message_and_says_what_it_left_out(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    messages = [HumanMessage("word " * 95) for _ in range(30)]
-    answer = ask(messages)
-    assert keys_in(answer) == [f"m{n}" for n in range(20)]
-    assert (answer["count"], answer["truncated"]) == (20, True)
-    assert COUNTER.count_text(json.dumps(answer, ensure_ascii=False)) > 0.9 * BUDGET
-    # With more room the same page is whole.
-    monkeypatch.setattr(answering, "ANSWER_TOKENS", 9000)
-    whole = recall({}, Asker(source=read_talk(messages), counter=COUNTER))
-    assert "truncated" not in whole
-    assert "…" not in whole["messages"]
-    lost = COUNTER.count_text(whole["messages"]) - COUNTER.count_text(answer["messages"])
-    assert 0.5 < answer["token_offset"] / lost < 2
 
 
 # --- Laws ----------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from langgraph_om.core.content.message_keys import ShowId
@@ -22,7 +22,7 @@ from langgraph_om.core.wire import Group
 from support.examples import examples
 from support.growth import check_growth
 from support.rendering import render_output
-from support.threads import LOG, NAMES, NONE, WHOLE, A, B, C, body, group, hashed, items, section
+from support.threads import LOG, NAMES, NONE, WHOLE, A, B, C, body, hashed, items, section
 
 # --- Ids in tags ---------------------------------------------------------------------------------
 
@@ -245,12 +245,6 @@ def test_thinking_that_is_not_closed_does_not_hide_whose_section_it_is() -> None
     assert not parse_sections(text, ["A"]).threads
 
 
-@pytest.mark.parametrize("text", [NONE, NOTED])
-def test_an_answer_in_sections_is_read_alike(text: str) -> None:
-    sections = f'<thread id="A">\n{text}\n</thread>\n<thread id="B">\nI can not.\n</thread>'
-    assert parse_sections(sections, ["A", "B"]).threads == {"A": parse_output(text)}
-
-
 def test_without_tags_prose_is_nobodys_memory() -> None:
     text = "I can't do that. Instead I can:\n- 🔴 summarise\n- translate"
     assert parse_sections(text, ["A"]).status == "malformed"
@@ -280,26 +274,3 @@ def test_the_log_stands_in_sections() -> None:
     )
     assert render_log([], hashed) == ""
     assert "current" not in render_log(LOG, hashed)
-
-
-GROUPS = st.lists(
-    st.builds(
-        group,
-        st.uuids().map(str),
-        st.text(max_size=40).map("* a".__add__),
-        st.sampled_from(["A", "B", 'C">', None]),
-    ),
-    max_size=8,
-)
-
-
-@settings(deadline=None)
-@given(groups=GROUPS, more=GROUPS)
-def test_a_growing_log_keeps_its_beginning(groups: list[Group], more: list[Group]) -> None:
-    before = frame_sections(threads_of(groups), hashed, current="A")
-    after = frame_sections(threads_of([*groups, *more]), hashed, current="A")
-    assert after[: len(groups)] == before[:-1]
-    assert len(before) == len(groups) + 1
-    text = render_log(groups, hashed, current="A")
-    assert text.count("</thread>") == len(re.findall(r"<thread id=", text))
-    assert text == render_log(groups, hashed, current="A")
