@@ -108,7 +108,7 @@ def test_a_step_takes_time_in_proportion_to_the_messages(name: str) -> None:
 
 # --- Long texts ----------------------------------------------------------------------------------
 
-BIG = 2_000_000
+BIG = 1_000_000
 UNITS = {
     "one letter": "a",
     "angle brackets": "<",

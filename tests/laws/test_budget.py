@@ -226,7 +226,7 @@ threads = st.sampled_from(("a1", "a1", "a2", "b1"))
 
 
 @given(worlds, st.lists(st.tuples(phases, threads), min_size=2, max_size=5))
-@examples(8)
+@examples(5)
 def test_the_prompt_keeps_to_the_budget_and_nothing_is_lost(
     world: World, story: list[tuple[Phase, str]]
 ) -> None:

@@ -102,7 +102,7 @@ def overtake(url: str, rng: random.Random) -> list[str]:
     return [f"code{n}x" for n in range(5) if f"code{n}x" in kept]
 
 
-TRIES = int(os.environ.get("OM_DELETIONS", "24"))
+TRIES = int(os.environ.get("OM_DELETIONS", "18"))
 """How many are made where slow tests run; 500 take ten minutes and more."""
 
 

@@ -63,18 +63,3 @@ def test_turns_go_on_when_the_archive_is_cut_off(
         check(place)
         talk(agent, place, 12, 16)
     check_end(place)
-
-
-def test_idle_connection_that_was_cut_is_replaced_unnoticed(
-    server_place: Place, caplog: pytest.LogCaptureFixture
-) -> None:
-    place = replace(server_place, turns=8)
-    with workers.worker(place) as agent:
-        for number in range(place.turns):
-            with psycopg.connect(place.checkpoints, autocommit=True) as server:
-                server.execute(CUT)
-            answer(agent, number)
-            place.note("acknowledged", str(number))
-            agent.memory.flush(60)
-    assert "archive failed" not in caplog.text
-    check_end(place)

@@ -2,55 +2,21 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from langgraph_om.features.evict import Evicting
 from langgraph_om.memory import runner_of
-from support.agents import Agent, values
+from support.agents import Agent
 from support.processes import workers
 from support.processes.checks import acknowledged, archived, check, check_end, plain, talk
-from support.processes.workers import Place, config
+from support.processes.workers import Place
 
 
 def set_evicts(agent: Agent, *, to: bool) -> None:
     runner = runner_of(agent.memory)
     parts = replace(runner.settings.parts, evict=Evicting() if to else None)
     runner.actor.settings = replace(runner.settings, parts=parts)
-
-
-def file_of(place: Place) -> Path:
-    return Path(place.archive.removeprefix("sqlite:///"))
-
-
-def test_older_copy_of_the_archive_is_completed_from_the_conversation(sqlite_place: Place) -> None:
-    place = sqlite_place
-    with workers.worker(place) as agent:
-        talk(agent, place, 0, 6)
-    copy = shutil.copy(file_of(place), file_of(place).with_suffix(".copy"))
-    with workers.worker(place) as agent:
-        set_evicts(agent, to=False)
-        talk(agent, place, 6, 8)
-        ahead = values(agent.graph, config())["om"]
-    shutil.copy(copy, file_of(place))
-    with workers.worker(place) as agent:
-        archive: Any = agent.memory.archive
-        assert archive.contains("t", [ahead["archived"]]) == set()
-        talk(agent, place, 8, 14)
-    check_end(place)
-
-
-def test_archive_that_is_new_takes_all_that_there_is(sqlite_place: Place) -> None:
-    place = sqlite_place
-    with workers.worker(place) as agent:
-        set_evicts(agent, to=False)
-        talk(agent, place, 0, 8)
-    file_of(place).unlink()
-    with workers.worker(place) as agent:
-        talk(agent, place, 8, 14)
-    check_end(place)
 
 
 def test_message_that_the_archive_lost_comes_back_before_it_is_evicted(sqlite_place: Place) -> None:

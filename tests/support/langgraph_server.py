@@ -38,6 +38,16 @@ class Server:
     def sync_client(self) -> SyncLangGraphClient:
         return get_sync_client(url=self.url, api_key=None)
 
+    def wait_until_state_is_written(self) -> None:
+        """Wait until the server has written its state, which it does every few seconds."""
+        state, began = self.log.parent / ".langgraph_api" / ".langgraph_ops.pckl", time.time()
+        while time.time() < began + 120:
+            if state.exists() and state.stat().st_mtime > began:
+                time.sleep(1)  # its files are written one after the other
+                return
+            time.sleep(0.1)
+        pytest.fail("the server does not write its state")
+
     def kill(self) -> None:
         """Let it end at once, with whatever it is doing."""
         with suppress(ProcessLookupError):

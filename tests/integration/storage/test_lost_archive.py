@@ -194,17 +194,6 @@ def test_nothing_comes_back_where_the_last_message_before_a_deletion_is_removed(
     assert set(archived) <= set(said)
 
 
-def test_recall_brings_nothing_back_where_the_last_message_before_a_deletion_is_removed() -> None:
-    agent, archive, config = survive("thread", messages=20_000, retrieval=True)
-    talk(agent.graph, config, turns(2, start=10))
-    had = values(agent.graph, config)["messages"]
-    gone = [RemoveMessage(id=str(message.id)) for message in had[-5:]]
-    agent.graph.update_state(config, {"messages": gone})
-    agent.memory.recall(values(agent.graph, config), config)
-    archived = [row.key for row in archive.messages("t", limit=99)]
-    assert archived == ["h10", "h10-answer", "h11", "h11-answer"]
-
-
 def test_search_by_meaning_brings_nothing_back_where_that_message_is_removed() -> None:
     store = InMemoryStore(index={"dims": 1, "embed": lambda texts: [[1.0] for _ in texts]})
     agent, archive, config = survive(

@@ -13,11 +13,9 @@ from langgraph_om import (
     EstimatingCounter,
     InlineBuffering,
     ObservationalMemory,
-    ObservationConfig,
-    ReflectionConfig,
     Thresholds,
 )
-from langgraph_om.core.config.thresholds import LOG_PART, resolve_thresholds
+from langgraph_om.core.config.thresholds import LOG_PART
 from langgraph_om.core.tokens.counter import count_messages
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
 from support.options import MODEL, OFF, thresholds
@@ -66,33 +64,16 @@ RESOLVED: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
             "reflect_block_after": 1200,
         },
     ),
-    (
-        {**OFF, "message_tokens": 1},
-        {"observation_tokens": 1},
-        {
-            **UNBUFFERED,
-            "message_tokens": 1,
-            "keep_tokens": 0,
-            "block_after": 1,
-            "observation_tokens": 1,
-            "reflect_block_after": 1,
-        },
-    ),
     ({"buffer_tokens": 0.5}, {}, {"buffer_tokens": 15_000}),
-    ({"buffer_tokens": 0.999}, {}, {"buffer_tokens": 29_970}),
     ({"buffer_tokens": 1}, {}, {"buffer_tokens": 1}),
     ({"buffer_tokens": 500}, {}, {"buffer_tokens": 500}),
-    ({"buffer_tokens": 29_999}, {}, {"buffer_tokens": 29_999}),
-    ({"buffer_tokens": 5000.0}, {}, {"buffer_tokens": 5000}),
     ({"buffer_activation": 1}, {}, {"keep_tokens": 0}),
     ({"buffer_activation": 0.01}, {}, {"keep_tokens": 29_700}),
     ({"buffer_activation": 1000}, {}, {"keep_tokens": 1000}),
-    ({"buffer_activation": 29_999}, {}, {"keep_tokens": 29_999}),
     ({"block_after": 1.5}, {}, {"block_after": 45_000}),
     ({"block_after": 1.00001}, {}, {"block_after": 30_001}),
     ({"block_after": 1.99}, {}, {"block_after": 59_700}),
     ({"block_after": 30_001}, {}, {"block_after": 30_001}),
-    ({"block_after": 500_000}, {}, {"block_after": 500_000}),
     ({}, {"buffer_activation": 1}, {"reflect_buffer_at": 40_000}),
     ({}, {"buffer_activation": 0.25}, {"reflect_buffer_at": 10_000}),
     ({}, {"block_after": 1.1}, {"reflect_block_after": 44_000}),
@@ -109,11 +90,6 @@ def test_options_come_down_to_tokens(
 ) -> None:
     expected = {**DEFAULTS, **changed}
     assert asdict(thresholds(observation, reflection)) == expected
-    assert all(type(value) in {int, bool, str, type(None)} for value in expected.values())
-    as_classes = resolve_thresholds(
-        ObservationConfig(**observation), ReflectionConfig(**reflection)
-    )
-    assert asdict(as_classes) == expected
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,6 @@ def uuid7(milliseconds: int) -> str:
 
 TIMES: dict[str, tuple[BaseMessage, dict[str, str], datetime | None]] = {
     "nothing known": (human("m0"), {}, None),
-    "no id": (human(), {}, None),
     "a stamp": (human("m0"), {"m0": STAMP}, STAMPED),
     "another's stamp": (human("m0"), {"m1": STAMP}, None),
     "created_at": (human("m0", additional_kwargs={"created_at": ISO}), {"m0": STAMP}, MOMENT),
@@ -102,13 +101,6 @@ TIMES: dict[str, tuple[BaseMessage, dict[str, str], datetime | None]] = {
         {},
         MOMENT,
     ),
-    "both": (
-        AIMessage(
-            "hi", additional_kwargs={"created_at": ISO}, response_metadata={"created_at": STAMP}
-        ),
-        {},
-        MOMENT,
-    ),
     "created_at that is none": (
         human("m0", additional_kwargs={"created_at": "yesterday"}),
         {"m0": STAMP},
@@ -119,10 +111,7 @@ TIMES: dict[str, tuple[BaseMessage, dict[str, str], datetime | None]] = {
         {"m0": STAMP},
         MOMENT,
     ),
-    "created_at before an id": (human(uuid7(0), additional_kwargs={"created_at": ISO}), {}, MOMENT),
     "UUIDv7": (human(uuid7(MILLISECONDS)), {}, MOMENT),
-    "UUIDv7 before a stamp": (human(uuid7(MILLISECONDS)), {uuid7(MILLISECONDS): STAMP}, MOMENT),
-    "UUIDv7 of a run": (AIMessage("hi", id=f"lc_run--{uuid7(MILLISECONDS)}"), {}, MOMENT),
     "UUIDv7 of a run with a number": (
         AIMessage("hi", id=f"lc_run--{uuid7(MILLISECONDS)}-0"),
         {},
@@ -131,7 +120,6 @@ TIMES: dict[str, tuple[BaseMessage, dict[str, str], datetime | None]] = {
     "UUIDv7 of no likely time": (human(uuid7(5)), {}, None),
     "UUIDv4": (human("0b9c0c9e-1f7a-4d0b-9f3e-1a2b3c4d5e6f"), {}, None),
     "UUIDv4 of a run": (human("lc_run--7b9c0c9e-7f7a-4d0b-9f3e-1a2b3c4d5e6f-0"), {}, None),
-    "an id of that length": (human("this-is-my-id7and-it-has-36-letters-"), {}, None),
 }
 
 

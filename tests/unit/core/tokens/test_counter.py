@@ -7,12 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import (
     AIMessage,
-    AIMessageChunk,
     BaseMessage,
-    ChatMessage,
     FunctionMessage,
     HumanMessage,
-    RemoveMessage,
     SystemMessage,
     ToolMessage,
 )
@@ -56,14 +53,8 @@ REDACTED = COUNTER.count_text(REDACTED_REASONING)
         (HumanMessage("hello world"), 7),
         (HumanMessage(["hello", " world"]), 7),
         (HumanMessage([{"type": "text", "text": "hello world"}]), 7),
-        (HumanMessage([{"text": "hello world"}]), 7),
-        (HumanMessage("hello world", name="a name is not counted"), 7),
         (HumanMessage(""), FRAME),
         (SystemMessage("hello world"), FRAME + 2),
-        (ChatMessage(content="hello world", role="critic"), FRAME + 2),
-        (RemoveMessage("an-id"), FRAME),
-        (AIMessage(""), FRAME),
-        (AIMessageChunk(content="hello world"), FRAME + 2),
         (ai({"type": "refusal", "refusal": "hello world"}), FRAME + 2),
         # Reasoning
         (ai({"type": "reasoning", "reasoning": "hello world"}), FRAME + 2),
@@ -85,11 +76,7 @@ REDACTED = COUNTER.count_text(REDACTED_REASONING)
         # Tool calls
         (ai(calls=(call(),)), FRAME + CALL),
         (ai(calls=(call(), call(call_id="c2"))), FRAME + 2 * CALL),
-        (ai(calls=(call(call_id=None), call(call_id=None))), FRAME + 2 * CALL),
-        (ai(TOOL_USE), FRAME + CALL),
         (ai(TOOL_USE, calls=(call(),)), FRAME + CALL),
-        (ai({**TOOL_USE, "input": {}}, calls=(call(),)), FRAME + CALL),
-        (ai(TOOL_USE, calls=(call(call_id="c2"),)), FRAME + 2 * CALL),
         (ai(RAW_CALL, calls=(call(),)), FRAME + CALL),
         (ai({"type": "server_tool_call", **call(call_id="s1")}), FRAME + CALL),
         (
@@ -105,22 +92,14 @@ REDACTED = COUNTER.count_text(REDACTED_REASONING)
         (ai(calls=(call(),), additional_kwargs={"function_call": FUNCTION_CALL}), FRAME + CALL),
         # Tool results
         (ToolMessage("hello big wide world", tool_call_id="c1"), FRAME + 4),
-        (ToolMessage("hello" + " big" * 199, tool_call_id="c1"), FRAME + 200),
-        (ToolMessage("one two three four five", tool_call_id="c1", status="error"), 10),
         (ToolMessage("", tool_call_id="c1"), FRAME + EMPTY),
-        (ToolMessage("  \n", tool_call_id="c1"), FRAME + EMPTY),
-        (ToolMessage([], tool_call_id="c1", status="error"), FRAME + EMPTY),
-        (ToolMessage("ok", tool_call_id="c1"), FRAME + EMPTY),
         (FunctionMessage(content="hello big wide world", name="search"), FRAME + 4),
-        (FunctionMessage(content="", name="search"), FRAME + EMPTY),
         (
             ToolMessage(["hello big wide world", {"type": "image", "url": "u"}], tool_call_id="c"),
             FRAME + 4 + IMAGE,
         ),
         # A result inside a message is one more message.
         (HumanMessage([{"type": "tool_result", "content": "a bb ccc dddd"}]), 13),
-        (ai({"type": "server_tool_result", "output": "a b c d e"}), 14),
-        (HumanMessage([{"type": "tool_result", "content": ""}]), 13),
         # Attachments; more of them: test_blocks and test_images
         *(
             (HumanMessage([{"type": kind}]), 5 + FILE_FALLBACK_TOKENS)
