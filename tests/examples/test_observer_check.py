@@ -5,7 +5,7 @@ from __future__ import annotations
 import observer_check
 import pytest
 
-from langgraph_om.core.prompts import load, names
+from support.inside import load, names
 
 
 def test_without_a_model_the_figures_are_said_to_prove_nothing(

@@ -15,13 +15,21 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from langgraph_om import ObservationalMemory
 from langgraph_om.archive import ArchivedHit, SQLAlchemyArchive
-from langgraph_om.features.recall_answer import Asker, UserArguments, recall
-from langgraph_om.reading import SearchRequest, StateSource
-from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 from support.counters import COUNTERS
 from support.examples import examples
-from support.inside import Identity, TokenCounter, blank_record, runner_of
+from support.inside import (
+    Asker,
+    Identity,
+    SearchRequest,
+    StateSource,
+    StepRunner,
+    TokenCounter,
+    UserArguments,
+    blank_record,
+    recall,
+    runner_of,
+)
 from support.material import CONTROL, deep, ids, long_texts, tags_in, texts
 from support.recall_talk import hit_of, read_talk
 

@@ -10,16 +10,17 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from langgraph_om import InlineBuffering, ObservationalMemory
-from langgraph_om.features.recall_answer import Asker, recall
 from langgraph_om.testing import ExtractiveReflector, ScriptedChatModel
 from support.counters import COUNTER
 from support.growth import check_growth
 from support.inside import (
+    Asker,
     annotate,
     as_label,
     escape,
     parse_output,
     read_phrase,
+    recall,
     sanitize,
 )
 from support.real_ids import Naming

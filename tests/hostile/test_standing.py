@@ -17,13 +17,11 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import InlineBuffering, ObservationalMemory, create_memory_agent
-from langgraph_om.core.items import list_items
-from langgraph_om.core.observe.standing import choose_words, number_messages, read_marks
-from langgraph_om.core.observe.transcript import TimedMessage
 from langgraph_om.testing import ScriptedChatModel
 from support.agents import on_thread
 from support.examples import examples
 from support.growth import check_growth
+from support.inside import TimedMessage, choose_words, list_items, number_messages, read_marks
 
 ORDER = "Never book a flight before you have asked me."
 BAIT = "wiretransfer"

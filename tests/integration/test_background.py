@@ -13,7 +13,6 @@ from langgraph_om import (
     BackgroundBuffering,
     InlineBuffering,
 )
-from langgraph_om.runtime.executors import Executor
 from support.agents import (
     Agent,
     make_agent,
@@ -29,7 +28,7 @@ from support.agents import (
     uncovered,
     values,
 )
-from support.inside import count_messages, runner_of
+from support.inside import Executor, count_messages, runner_of
 
 EXECUTORS = {
     "background": BackgroundBuffering,

@@ -19,12 +19,11 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Overwrite
 
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.core.items import list_items
-from langgraph_om.core.record.record import blank_record
 from langgraph_om.tools.cli import build_parser, main
 from support.agents import Agent, make_agent, on_thread, say, talk, turn, turns, values
 from support.edits import edited
 from support.groups import day_log, group
+from support.inside import blank_record, list_items
 from support.savers import open_saver
 
 GRAPH = """

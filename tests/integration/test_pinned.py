@@ -9,9 +9,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, Remove
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langgraph_om import ItemError, ObservationalMemory, create_memory_agent
-from langgraph_om.core.record.fold import fold
-from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.testing import ExtractiveReflector, ScriptedChatModel
+from support.inside import EstimatingCounter, fold
 
 CONTRACT = "The contract: §1 Ana pays 400 euros. §2 Both may give notice by the 15th."
 CONFIG: Any = {"configurable": {"thread_id": "t"}}

@@ -15,7 +15,6 @@ from langgraph.store.memory import InMemoryStore
 
 from langgraph_om import InlineBuffering, SearchHit
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.core.items import list_items
 from support.agents import (
     on_thread,
     record_of,
@@ -28,6 +27,7 @@ from support.agents import (
     values,
 )
 from support.clock import Clock
+from support.inside import list_items
 from support.recalling import (
     WALNUTS,
     embed,

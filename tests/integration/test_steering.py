@@ -15,10 +15,6 @@ from langgraph.prebuilt import InjectedState
 from langgraph.types import Command
 
 from langgraph_om import ConfigurationError, ItemError, ObservationalMemory
-from langgraph_om.core.items import list_items
-from langgraph_om.core.record.fold import fold
-from langgraph_om.core.record.record import blank_record, write_log
-from langgraph_om.core.wire import MemoryRecord
 from support.agents import (
     Agent,
     live_request,
@@ -35,6 +31,7 @@ from support.agents import (
 from support.clock import Clock
 from support.edits import edited
 from support.groups import day_log, group
+from support.inside import MemoryRecord, blank_record, fold, list_items, write_log
 
 DOORS = ("plain", "delta", "agent")
 

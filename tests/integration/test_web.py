@@ -17,9 +17,9 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 
 from langgraph_om import ConfigurationError
-from langgraph_om.core.items import list_items
 from langgraph_om.tools.inspector import memory_app
 from support.agents import Agent, make_agent, on_thread, talk, turns, values
+from support.inside import list_items
 from support.savers import open_saver
 
 OURS = {"sec-fetch-site": "same-origin"}

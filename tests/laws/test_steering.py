@@ -10,15 +10,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from langgraph_om.core.config.settings import Parts
-from langgraph_om.core.cycles.reflection import reflect_cycle
-from langgraph_om.core.effects import AskModel
-from langgraph_om.core.items import keep_protected, list_items
-from langgraph_om.core.record.fold import fold
-from langgraph_om.core.record.standing import is_standing
-from langgraph_om.core.wire import Group, Keep, MemoryRecord
-from langgraph_om.features.sharing import Sharing
-from langgraph_om.memory import ObservationalMemory
+from langgraph_om.core.wire import Group
 from langgraph_om.testing import ScriptedChatModel
 from support.clock import Clock
 from support.driving import drive
@@ -26,6 +18,19 @@ from support.edits import edited
 from support.examples import examples
 from support.flows import NOW, conversation, setup, texts
 from support.groups import day_log, group
+from support.inside import (
+    AskModel,
+    Keep,
+    MemoryRecord,
+    ObservationalMemory,
+    Parts,
+    Sharing,
+    fold,
+    is_standing,
+    keep_protected,
+    list_items,
+    reflect_cycle,
+)
 from support.words import Words
 
 PERSON = ObservationalMemory(ScriptedChatModel(), clock=Clock(), token_counter=Words())

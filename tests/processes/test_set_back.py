@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from langgraph_om.features.evict import Evicting
-from langgraph_om.memory import runner_of
 from support.agents import Agent
+from support.inside import Evicting, runner_of
 from support.processes import workers
 from support.processes.checks import acknowledged, archived, check, check_end, plain, talk
 from support.processes.workers import Place

@@ -9,8 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from langgraph_om.core.record.window import open_window
-from langgraph_om.memory import runner_of
+from support.inside import open_window, runner_of
 from support.processes import shared_worker
 from support.processes.checks import ROUNDS
 from support.processes.forks import start

@@ -40,7 +40,6 @@ from langgraph_om import (
     add_observational_memory,
     create_memory_agent,
 )
-from langgraph_om.integrations.channels import messages_reducer
 from langgraph_om.integrations.middleware import (
     ObservationalMemoryAgentState,
     ObservationalMemoryMiddleware,
@@ -54,7 +53,7 @@ from langgraph_om.testing import (
 )
 from support.clock import Clock
 from support.event_schema import EXACT
-from support.inside import CONTINUATION_ID, runner_of
+from support.inside import CONTINUATION_ID, messages_reducer, runner_of
 from support.savers import SaverKind, open_async_saver, open_saver
 
 Graph = CompiledStateGraph[Any, Any, Any, Any]

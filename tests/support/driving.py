@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
-from langgraph_om.core.effects import AskModel, ModelReply, ReadTally, Tally, Warn
+from support.inside import AskModel, ModelReply, ReadTally, Tally, Warn
 
 ResultT = TypeVar("ResultT")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from langgraph_om import JobRequest
-from langgraph_om.core.content.message_keys import add_parents
+from support.inside import add_parents
 
 
 class Elsewhere:

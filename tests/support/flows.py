@@ -9,18 +9,23 @@ from typing import Any, Literal, TypeVar
 
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig
-from langgraph_om.core.config.settings import Settings
-from langgraph_om.core.config.thresholds import resolve_thresholds
-from langgraph_om.core.effects import AskModel, ModelReply
-from langgraph_om.core.record.fold import fold
-from langgraph_om.core.record.record import blank_record
-from langgraph_om.core.record.window import Window, open_window
-from langgraph_om.core.reflect.reflector import ReflectorInput
-from langgraph_om.core.tokens.estimate import EstimatingCounter
-from langgraph_om.core.wire import MemoryRecord
 from support.driving import drive
 from support.groups import group
+from support.inside import (
+    AskModel,
+    EstimatingCounter,
+    MemoryRecord,
+    ModelReply,
+    ObservationConfig,
+    ReflectionConfig,
+    ReflectorInput,
+    Settings,
+    Window,
+    blank_record,
+    fold,
+    open_window,
+    resolve_thresholds,
+)
 from support.words import Words
 
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)

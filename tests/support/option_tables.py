@@ -12,8 +12,8 @@ from typing import Any
 
 from langgraph_om import ObservationConfig, ReflectionConfig
 from langgraph_om.core.config.options import Group
-from langgraph_om.options import MemoryOptions
 from support.docstrings import read_keys
+from support.inside import MemoryOptions
 
 PAGE = Path(__file__).parents[2] / "docs" / "options.md"
 _NESTED = ("observation", "reflection")

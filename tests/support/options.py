@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from langgraph_om import ObservationConfig, ReflectionConfig, Thresholds
-from langgraph_om.core.config.thresholds import resolve_thresholds
 from langgraph_om.testing import ScriptedChatModel
+from support.inside import resolve_thresholds
 
 MODEL = ScriptedChatModel()
 

@@ -12,13 +12,18 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from langgraph_om.archive import ArchivedHit, ArchivedMessage, ArchivedThread
-from langgraph_om.core.config.settings import Identity
-from langgraph_om.core.content.parts import is_visible
-from langgraph_om.core.search import FoundText
-from langgraph_om.core.tokens.counter import TokenCounter
-from langgraph_om.features.recall_answer import Asker, recall
-from langgraph_om.reading import SearchRequest, Source, StateSource
 from support.counters import COUNTER
+from support.inside import (
+    Asker,
+    FoundText,
+    Identity,
+    SearchRequest,
+    Source,
+    StateSource,
+    TokenCounter,
+    is_visible,
+    recall,
+)
 
 NOON = datetime(2026, 3, 15, 12, 0, tzinfo=UTC)
 BUDGET = 2000

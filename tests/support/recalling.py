@@ -17,7 +17,6 @@ from langgraph.store.base import BaseStore
 
 from langgraph_om import ObservationalMemory, add_observational_memory
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.features.meaning import Meaning
 from langgraph_om.testing import ScriptedChatModel
 from support.agents import (
     SYSTEM,
@@ -34,6 +33,7 @@ from support.agents import (
     turns,
     values,
 )
+from support.inside import Meaning
 
 RANGE = re.compile(r"^_range: `(.+):(.+)`_$", re.MULTILINE)
 

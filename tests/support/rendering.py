@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from langgraph_om.core.content.text import escape_attribute
-from langgraph_om.core.observe.parse_answer import LOG, ParsedAnswer, tag_of
-from langgraph_om.core.reflect.edits import Division
+from support.inside import LOG, Division, ParsedAnswer, escape_attribute, tag_of
 
 
 def render_output(parsed: ParsedAnswer) -> str:

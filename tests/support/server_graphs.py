@@ -17,10 +17,9 @@ from typing import Any
 
 from langgraph_om import ObservationalMemory, ServerBuffering, create_memory_agent
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.core.wire import JobRequest
 from langgraph_om.integrations.worker_graph import build_worker
-from langgraph_om.memory import runner_of
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
+from support.inside import JobRequest, runner_of
 
 NOTES: queue.Queue[dict[str, Any]] = queue.Queue()
 

@@ -13,11 +13,9 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from langgraph_om import InlineBuffering, ObservationalMemory, create_memory_agent
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.core.record.window import open_window
-from langgraph_om.core.wire import MemoryRecord
-from langgraph_om.memory import runner_of
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
 from support.clock import START, Clock
+from support.inside import MemoryRecord, open_window, runner_of
 
 USER = "ada"
 SMALL = {"message_tokens": 300}

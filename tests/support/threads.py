@@ -6,11 +6,10 @@ from collections.abc import Generator, Mapping
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from langgraph_om.core.effects import AskModel, ModelReply
-from langgraph_om.core.observe.parse_answer import ParsedAnswer
 from langgraph_om.core.wire import Group
 from support import groups
 from support.driving import drive
+from support.inside import AskModel, ModelReply, ParsedAnswer
 
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 ResultT = TypeVar("ResultT")

@@ -10,11 +10,8 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.actor import prompt
-from langgraph_om.core.config.settings import NO_PARTS, Parts
-from langgraph_om.core.record.window import Window
-from langgraph_om.core.wire import MemoryRecord
-from langgraph_om.features.recall import Recall, RetrievalConfig
 from support.flows import setup
+from support.inside import NO_PARTS, MemoryRecord, Parts, Recall, RetrievalConfig, Window
 
 
 def assemble(

@@ -12,11 +12,17 @@ from langgraph.runtime import Runtime
 from pydantic import TypeAdapter
 
 from langgraph_om import ObservationalMemory
-from langgraph_om.runtime.flows import drive
-from langgraph_om.runtime.run import RUNTIME
-from langgraph_om.runtime.runner import RunScope
-from langgraph_om.runtime.turn import Outcome, turn
-from support.inside import Event, MemoryRecord, fold, runner_of
+from support.inside import (
+    RUNTIME,
+    Event,
+    MemoryRecord,
+    Outcome,
+    RunScope,
+    drive,
+    fold,
+    runner_of,
+    turn,
+)
 
 EVENT: TypeAdapter[Any] = TypeAdapter(Event)
 RECORD: TypeAdapter[Any] = TypeAdapter(MemoryRecord)

@@ -16,13 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from langgraph_om import ObservationalMemory
-from langgraph_om.core.record.fold import fold
-from langgraph_om.core.record.record import blank_record
-from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.testing import ScriptedChatModel
 from langgraph_om.tools.render import STATIC
 from support.examples import examples
 from support.groups import day_log, group
+from support.inside import MemoryRecord, blank_record, fold
 
 PERSON = ObservationalMemory(ScriptedChatModel())
 LOG = [

@@ -24,12 +24,11 @@ from langgraph_om import (
     create_memory_agent,
 )
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.core.config.settings import Identity
-from langgraph_om.core.content.message_keys import nest_thread_id
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from support.agents import on_thread, say, scripted, search, turn, turns
 from support.clock import START, Clock
 from support.edits import edited
+from support.inside import Identity, nest_thread_id
 from support.recalling import WALNUTS, embed, index_of, meaning_index, recalling
 from support.shared_world import Agent, config, sharing
 

@@ -23,10 +23,10 @@ from langgraph_om import (
 )
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.archive.index import mark
-from langgraph_om.core.content.message_keys import nest_thread_id
 from langgraph_om.testing import ExtractiveObserver
 from support.agents import actor, on_thread, say, scripted, search, turn, turns, values
 from support.clock import START, Clock
+from support.inside import nest_thread_id
 from support.recalling import embed, index_of, recalled, recalling
 
 WORD = "zanzibarquux"

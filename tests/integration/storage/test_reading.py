@@ -13,11 +13,8 @@ from sqlalchemy import create_engine, text
 
 from langgraph_om import EstimatingCounter
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.core.config.settings import Identity
-from langgraph_om.core.content.parts import is_visible
-from langgraph_om.features.recall_answer import Asker, recall
-from langgraph_om.reading import ArchiveSource
 from support.flows import setup
+from support.inside import ArchiveSource, Asker, Identity, is_visible, recall
 from support.processes.archive_workers import NOW
 from support.recall_talk import read_talk
 

@@ -18,10 +18,9 @@ from langgraph.store.postgres.aio import AsyncPostgresStore
 from langgraph.store.sqlite import SqliteStore
 
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.core.content.message_keys import hidden_id, keyed_messages
-from langgraph_om.memory import runner_of
 from support.agents import asay, on_thread, remembering, say, scripted, talk, turn, turns, values
 from support.clock import Clock
+from support.inside import hidden_id, keyed_messages, runner_of
 from support.recalling import WALNUTS, answers, asking, index_of, recalled, recalling, three_threads
 
 # --- With an archive -----------------------------------------------------------------------------

@@ -25,17 +25,22 @@ from langgraph_om import (
     SQLAlchemyArchive,
     create_memory_agent,
 )
-from langgraph_om.core.content.message_keys import OTHERS_ID, hidden_id
-from langgraph_om.core.items import list_items
-from langgraph_om.core.record.users_log import complete_log
-from langgraph_om.core.record.window import open_window
-from langgraph_om.features.leftovers import LEAST_BEHIND, MOST_NEAR, RECENT_PART
-from langgraph_om.features.sharing import KNOWN_PART
-from langgraph_om.memory import runner_of
-from langgraph_om.runtime.executors import BackgroundBuffering
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 from langgraph_om.tools.sources import ArchiveSource
 from support.clock import Clock
+from support.inside import (
+    KNOWN_PART,
+    LEAST_BEHIND,
+    MOST_NEAR,
+    OTHERS_ID,
+    RECENT_PART,
+    BackgroundBuffering,
+    complete_log,
+    hidden_id,
+    list_items,
+    open_window,
+    runner_of,
+)
 from support.shared_world import (
     SMALL,
     Agent,

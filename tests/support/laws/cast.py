@@ -26,11 +26,10 @@ from langchain_core.tools import InjectedToolCallId, tool
 from pydantic import Field, PrivateAttr
 
 from langgraph_om import BackgroundBuffering
-from langgraph_om.runtime.run import find_writer
 from langgraph_om.testing import ExtractiveReflector
 from support.agents import live_request
 from support.clock import Clock
-from support.inside import Event, JobState, hidden_id, load
+from support.inside import Event, JobState, find_writer, hidden_id, load
 from support.real_ids import Naming
 from support.reasoning import thinking
 

@@ -18,7 +18,6 @@ from typing import Any, cast, get_args
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.core.record.standing import is_standing, read_group
 from langgraph_om.testing import Provider, check_message_sequence
 from support.inside import (
     GAP_ID,
@@ -27,7 +26,9 @@ from support.inside import (
     content_digest,
     derive_id,
     escape,
+    is_standing,
     parse_output,
+    read_group,
 )
 from support.laws.cast import label_of, words_of
 from support.reasoning import misplaced, without_thoughts

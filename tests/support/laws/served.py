@@ -14,11 +14,10 @@ from functools import partial
 from typing import Any
 
 from langgraph_om import ObservationalMemory, ServerBuffering
-from langgraph_om.core.effects import JobState
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.integrations.worker_graph import build_worker
-from langgraph_om.memory import runner_of
 from support.claims import end_claims
+from support.inside import JobState, runner_of
 from support.laws.cast import Oracle
 from support.laws.shares import Unreliable
 from support.server_double import ServerDouble

@@ -23,7 +23,7 @@ from uuid import uuid4
 from langgraph_om import ServerBuffering
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.integrations.worker_graph import build_worker
-from langgraph_om.memory import runner_of
+from support.inside import runner_of
 from support.processes.workers import Death, Place, worker
 
 

@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from langgraph_om import SQLAlchemyArchive
-from langgraph_om.runtime.executors import BackgroundBuffering
+from support.inside import BackgroundBuffering
 from support.processes.workers import EXECUTORS, Place, die, turn_of
 from support.savers import open_saver
 from support.shared_world import Agent, extractive, sharing

@@ -7,12 +7,9 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from langgraph_om.core.config.settings import Identity, Settings
-from langgraph_om.core.record.record import blank_record
-from langgraph_om.core.step.step import Step
-from langgraph_om.memory import ObservationalMemory
 from langgraph_om.tools.doctor import Diagnosis, diagnose
 from support.groups import day_log, group
+from support.inside import Identity, ObservationalMemory, Settings, Step, blank_record
 from support.words import Words
 
 NOW = datetime(2026, 3, 3, 9, 0, tzinfo=UTC)

@@ -8,10 +8,7 @@ from typing import Any, NotRequired
 import pytest
 from typing_extensions import TypedDict
 
-from langgraph_om.core.forms import (
-    InvalidError,
-    SchemaForm,
-)
+from support.inside import InvalidError, SchemaForm
 
 
 class Settings(TypedDict):

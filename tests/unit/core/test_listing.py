@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from langgraph_om.core.items import list_items
 from support.groups import day_log, group
+from support.inside import list_items
 
 
 def test_an_id_stays_the_same_while_day_and_lines_do() -> None:

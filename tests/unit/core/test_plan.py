@@ -7,13 +7,18 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langgraph_om.core.config.options import ObservationConfig, ReflectionConfig
-from langgraph_om.core.config.thresholds import Thresholds, resolve_thresholds
-from langgraph_om.core.plan import back_off, plan
-from langgraph_om.core.record.window import open_window
-from langgraph_om.core.wire import MemoryRecord
 from support import groups
 from support.edits import edited
+from support.inside import (
+    MemoryRecord,
+    ObservationConfig,
+    ReflectionConfig,
+    Thresholds,
+    back_off,
+    open_window,
+    plan,
+    resolve_thresholds,
+)
 from support.words import Words
 
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)

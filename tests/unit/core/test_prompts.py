@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 import langgraph_om.features  # noqa: F401 it adds the prompts of features
-from langgraph_om.core.prompts import fill, load, names
-from langgraph_om.core.reflect.edits import parse_edits
+from support.inside import fill, load, names, parse_edits
 
 SNAPSHOTS = Path(__file__).parent / "snapshots" / "prompts"
 

@@ -6,13 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_om.core.search import (
-    JOINERS,
-    MAX_WORD_CHARACTERS,
-    cut_excerpt,
-    query_words,
-    split_words,
-)
+from support.inside import JOINERS, MAX_WORD_CHARACTERS, cut_excerpt, query_words, split_words
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langgraph_om.core.observe.gaps import SHORTEST, find_gaps, write_line
-from langgraph_om.core.record.window import open_window
 from support.edits import edited
 from support.flows import settings
+from support.inside import SHORTEST, find_gaps, open_window, write_line
 from support.words import Words
 
 MAY = datetime(2026, 5, 4, 9, 12, tzinfo=UTC)

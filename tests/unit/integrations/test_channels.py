@@ -19,7 +19,7 @@ from langchain_core.messages import (
 )
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 
-from langgraph_om.integrations.channels import REMOVE_ALL, messages_reducer
+from support.inside import REMOVE_ALL, messages_reducer
 
 Update = list[BaseMessage]
 

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 
-from langgraph_om.models.ask import read_reply
-from langgraph_om.models.retries import is_transient, retry_after
 from langgraph_om.testing import ScriptedChatModel
+from support.inside import is_transient, read_reply, retry_after
 from support.observing import NOW, answering, both_ways, failure, observe, remembering
 
 # --- Answers -------------------------------------------------------------------------------------

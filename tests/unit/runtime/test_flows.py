@@ -13,19 +13,22 @@ from typing import Any
 import pytest
 
 from langgraph_om import InlineBuffering
-from langgraph_om.core.effects import (
-    AskModel,
-    CallHook,
-    LateError,
-    ReadTally,
-    Storage,
-)
 from langgraph_om.errors import ArchiveError
-from langgraph_om.memory import runner_of
-from langgraph_om.runtime.flows import FlowResult, RunContext, adrive, drive
 from langgraph_om.testing import ScriptedChatModel
 from support.agents import remembering, scripted
 from support.clock import Clock
+from support.inside import (
+    AskModel,
+    CallHook,
+    FlowResult,
+    LateError,
+    ReadTally,
+    RunContext,
+    Storage,
+    adrive,
+    drive,
+    runner_of,
+)
 
 START = {
     "type": "observation-start",

@@ -12,8 +12,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import StateSnapshot
 
 from langgraph_om import ConfigurationError
-from langgraph_om.runtime.run import conversation_of
 from support.agents import make_agent, on_thread, talk, turns
+from support.inside import conversation_of
 
 
 @pytest.fixture(scope="module")

@@ -10,15 +10,13 @@ from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.tool import tool_call
 from langchain_core.runnables import RunnableConfig
 
-from langgraph_om.core.reflect.edits import parse_edits
-from langgraph_om.core.reflect.reflector import ReflectorInput, reflect
-from langgraph_om.core.tokens.estimate import EstimatingCounter
 from langgraph_om.testing import (
     ExtractiveReflector,
     ScriptedChatModel,
 )
 from support.driving import drive
 from support.editing import TALK, long_log
+from support.inside import EstimatingCounter, ReflectorInput, parse_edits, reflect
 from support.rendering import divide
 from support.scripts import call, merged
 

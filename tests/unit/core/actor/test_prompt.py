@@ -17,16 +17,19 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langgraph_om.core.content.message_keys import CONTINUATION_ID
-from langgraph_om.core.observe.hints import tell_hints
-from langgraph_om.core.prompts import fill, load
-from langgraph_om.core.record.record import blank_record
-from langgraph_om.core.record.window import open_window
-from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.testing import check_message_sequence
 from support import groups
 from support.edits import edited
 from support.flows import HINTS
+from support.inside import (
+    CONTINUATION_ID,
+    MemoryRecord,
+    blank_record,
+    fill,
+    load,
+    open_window,
+    tell_hints,
+)
 from support.views import assemble
 from support.words import Words
 

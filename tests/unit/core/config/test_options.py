@@ -14,10 +14,8 @@ from langgraph_om import (
     ObservationConfig,
     ReflectionConfig,
 )
-from langgraph_om.core.config.options import ACTORS_OWN
-from langgraph_om.models.model_value import EXAMPLE
-from langgraph_om.models.pool import select_models
 from langgraph_om.testing import ScriptedChatModel
+from support.inside import ACTORS_OWN, EXAMPLE, select_models
 from support.options import MODEL
 
 OTHER = ScriptedChatModel()

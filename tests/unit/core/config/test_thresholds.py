@@ -15,9 +15,8 @@ from langgraph_om import (
     ObservationalMemory,
     Thresholds,
 )
-from langgraph_om.core.config.thresholds import LOG_PART
-from langgraph_om.core.tokens.counter import count_messages
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
+from support.inside import LOG_PART, count_messages
 from support.options import MODEL, OFF, thresholds
 
 # --- What the options come down to ---------------------------------------------------------------

@@ -15,13 +15,17 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langgraph_om.core.content.blocks import (
+from langgraph_om.core.content.parts import Part
+from support.inside import (
+    EstimatingCounter,
+    TimedMessage,
+    Transcript,
     holds_bound_reasoning,
+    part_text,
+    parts_of,
+    transcribe,
     without_bound_reasoning,
 )
-from langgraph_om.core.content.parts import Part, part_text, parts_of
-from langgraph_om.core.observe.transcript import TimedMessage, Transcript, transcribe
-from langgraph_om.core.tokens.estimate import EstimatingCounter
 
 pytest.importorskip("imagesize")
 

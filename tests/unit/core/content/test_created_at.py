@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from langchain_core.messages import HumanMessage
 
-from langgraph_om.core.content.dates import message_time
+from support.inside import message_time
 
 NOON = datetime(2026, 5, 4, 12, 30, tzinfo=UTC)
 

@@ -7,9 +7,9 @@ from datetime import date
 import pytest
 from hypothesis import given
 
-from langgraph_om.core.content.dates import observation_date, read_phrase
 from support.days import MONTHS, days
 from support.examples import examples
+from support.inside import observation_date, read_phrase
 
 
 @given(days)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from langchain_core.messages import HumanMessage
 
-from langgraph_om.core.content.parts import role_of
+from support.inside import role_of
 
 
 @pytest.mark.parametrize("source", ["rubric", "a tool of one's own", "summarization"])

@@ -16,12 +16,8 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langgraph_om.core.content.dates import message_time, times_of
-from langgraph_om.core.content.message_keys import (
-    content_digest,
-    keyed_messages,
-)
 from support.counters import FUNCTION_CALL, ai, call
+from support.inside import content_digest, keyed_messages, message_time, times_of
 from support.real_ids import (
     write_uuid7,
 )

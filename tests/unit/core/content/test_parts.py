@@ -14,13 +14,15 @@ from langchain_core.messages import (
 )
 
 from langgraph_om.core.content import parts
-from langgraph_om.core.content.parts import (
+from support.inside import (
     MAX_ATTACHMENTS,
     Attachment,
+    ObserverInput,
+    build_question,
     is_profiled,
+    observe,
     with_attachments,
 )
-from langgraph_om.core.observe.observer import ObserverInput, build_question, observe
 
 # --- Detail --------------------------------------------------------------------------------------
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_om.core.content.dates import annotate, describe_day, write_gap
 from support.days import MONTHS, days
 from support.examples import examples
+from support.inside import annotate, describe_day, write_gap
 
 TODAY = date(2025, 12, 18)
 JUNE_15 = date(2026, 6, 15)

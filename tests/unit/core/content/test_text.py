@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_om.core.content.text import sanitize, show_key, write_short_json
 from support.examples import examples
+from support.inside import sanitize, show_key, write_short_json
 from support.real_ids import MESSAGE_IDS, THREAD_IDS, call_ids
 
 

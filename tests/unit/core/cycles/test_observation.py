@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_om.core.cycles.observation import split_days
 from support.groups import heading
+from support.inside import split_days
 
 # --- Whole cycles --------------------------------------------------------------------------------
 

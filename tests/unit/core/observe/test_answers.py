@@ -10,11 +10,16 @@ from datetime import UTC, datetime
 
 import pytest
 
-from langgraph_om.core.effects import ModelReply
-from langgraph_om.core.observe.observer import ObserverInput, build_question, observe
-from langgraph_om.core.observe.parse_answer import ParsedAnswer, parse_output
 from langgraph_om.errors import ObserverError
 from support import flows
+from support.inside import (
+    ModelReply,
+    ObserverInput,
+    ParsedAnswer,
+    build_question,
+    observe,
+    parse_output,
+)
 from support.rendering import render_output
 
 DAY = "Date: Nov 22, 2026"

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_om.core.observe.log_excerpt import select_previous
-from langgraph_om.core.record.record import write_log
 from langgraph_om.core.wire import Group
 from support.groups import day_log, group, heading
+from support.inside import select_previous, write_log
 from support.words import Words
 
 # --- What the Observer is shown ------------------------------------------------------------------

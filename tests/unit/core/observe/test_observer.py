@@ -7,11 +7,9 @@ from typing import cast
 import pytest
 from langchain_core.messages import HumanMessage, SystemMessage
 
-from langgraph_om.core.effects import AskModel, ModelReply
-from langgraph_om.core.observe.observer import ObserverInput, build_question, observe
-from langgraph_om.core.reflect.reflector import reflect
 from langgraph_om.errors import ObserverError
 from support.flows import GOOD, LOG, Talk
+from support.inside import AskModel, ModelReply, ObserverInput, build_question, observe, reflect
 from support.words import Words
 
 # --- Asking the Observer -------------------------------------------------------------------------

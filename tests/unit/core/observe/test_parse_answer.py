@@ -7,12 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from langgraph_om.core.observe.parse_answer import (
-    MAX_LINE_CHARS,
-    ParsedAnswer,
-    is_degenerate,
-    parse_output,
-)
+from support.inside import MAX_LINE_CHARS, ParsedAnswer, is_degenerate, parse_output
 from support.rendering import render_output
 
 LOG = """\

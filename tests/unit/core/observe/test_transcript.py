@@ -18,13 +18,8 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langgraph_om.core.observe.transcript import (
-    CONVERSATION_TAG,
-    TimedMessage,
-    TranscriptLimits,
-    transcribe,
-)
 from support.examples import examples
+from support.inside import CONVERSATION_TAG, TimedMessage, TranscriptLimits, transcribe
 from support.material import tags_in, texts
 
 NOON = datetime(2025, 12, 4, 12, 0, tzinfo=UTC)

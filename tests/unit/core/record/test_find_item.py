@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from langgraph_om import ItemError
-from langgraph_om.core.items import list_items
-from langgraph_om.core.record.steering import find_item
 from support.groups import day_log, group
+from support.inside import find_item, list_items
 
 
 def test_an_error_that_quotes_items_steers_no_terminal() -> None:

@@ -14,17 +14,17 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langgraph_om.core.record.record import blank_record
-from langgraph_om.core.record.window import (
+from support import groups
+from support.edits import edited
+from support.inside import (
+    EstimatingCounter,
+    MemoryRecord,
     Window,
+    blank_record,
     find_chunk_end,
     find_safe_cuts,
     open_window,
 )
-from langgraph_om.core.tokens.estimate import EstimatingCounter
-from langgraph_om.core.wire import MemoryRecord
-from support import groups
-from support.edits import edited
 from support.windows import A, H, entries, keys, look
 
 OVERHEAD = 24

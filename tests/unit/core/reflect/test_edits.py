@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from langgraph_om.core.reflect.edits import (
-    Edit,
-    parse_edits,
-)
-from langgraph_om.core.reflect.facts import find_invented
 from support.editing import checked
 from support.groups import group
+from support.inside import Edit, find_invented, parse_edits
 
 
 def drop(*ranges: tuple[int, int]) -> Edit:

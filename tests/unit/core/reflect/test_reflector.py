@@ -6,14 +6,10 @@ from collections import Counter
 
 import pytest
 
-from langgraph_om.core.reflect.reflector import (
-    EditedLog,
-    ReflectorInput,
-    reflect,
-)
 from langgraph_om.errors import ObserverError
 from support.flows import GOOD, Talk, Told, texts
 from support.groups import day_log, group
+from support.inside import EditedLog, ReflectorInput, reflect
 from support.rendering import divide
 from support.words import Words
 

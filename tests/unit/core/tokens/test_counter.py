@@ -14,11 +14,6 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from langgraph_om.core.content.parts import EMPTY_RESULT
-from langgraph_om.core.tokens.counter import (
-    REDACTED_REASONING,
-)
-from langgraph_om.core.tokens.images import FILE_FALLBACK_TOKENS
 from support.counters import (
     COUNTER,
     FUNCTION_CALL,
@@ -30,6 +25,7 @@ from support.counters import (
     tool_calls,
 )
 from support.examples import examples
+from support.inside import EMPTY_RESULT, FILE_FALLBACK_TOKENS, REDACTED_REASONING
 
 FRAME = 5
 """Of a message with any role."""

@@ -9,8 +9,7 @@ from statistics import median
 import pytest
 from hypothesis import strategies as st
 
-from langgraph_om.core.tokens.counter import TokenCounter
-from langgraph_om.core.tokens.estimate import EstimatingCounter
+from support.inside import EstimatingCounter, TokenCounter
 
 COUNTER = EstimatingCounter()
 DATA = Path(__file__).parents[3] / "data"

@@ -8,11 +8,8 @@ from typing import Any
 import pytest
 from langchain_core.messages import HumanMessage
 
-from langgraph_om.core.tokens.estimate import EstimatingCounter
-from langgraph_om.core.tokens.images import (
-    FILE_FALLBACK_TOKENS,
-)
 from langgraph_om.errors import ConfigurationError
+from support.inside import FILE_FALLBACK_TOKENS, EstimatingCounter
 
 pytest.importorskip("imagesize")
 

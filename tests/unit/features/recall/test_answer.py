@@ -13,16 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage
 
-from langgraph_om.core.content.dates import message_time
-from langgraph_om.core.content.message_keys import keyed_messages
-from langgraph_om.core.content.parts import is_visible
-from langgraph_om.core.record.record import write_range
-from langgraph_om.core.tokens.counter import TokenCounter
 from langgraph_om.core.wire import Group
-from langgraph_om.features.recall_answer import InSight
-from langgraph_om.reading import Source, StateSource
 from support import groups
 from support.counters import COUNTERS
+from support.inside import (
+    InSight,
+    Source,
+    StateSource,
+    TokenCounter,
+    is_visible,
+    keyed_messages,
+    message_time,
+    write_range,
+)
 from support.real_ids import MESSAGE_IDS, real_conversations
 from support.recall_talk import (
     NOON,

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage
 
-from langgraph_om.features.recall_answer import UserArguments
 from support.examples import examples
+from support.inside import UserArguments
 from support.recall_talk import TALK, ask, entries_of, hit_of, look, read_talk, shelf
 
 

@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langgraph_om.core.content.parts import is_visible
-from langgraph_om.core.tokens.counter import TokenCounter
 from support.counters import COUNTER, COUNTERS
 from support.examples import examples
+from support.inside import TokenCounter, is_visible
 from support.recall_talk import (
     BUDGET,
     TALK,

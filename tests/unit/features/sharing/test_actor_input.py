@@ -8,13 +8,17 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from langgraph_om.core.config.settings import Parts
-from langgraph_om.core.content.message_keys import CONTINUATION_ID, OTHERS_ID, is_reminder
-from langgraph_om.core.record.window import open_window
-from langgraph_om.core.wire import MemoryRecord
-from langgraph_om.features.sharing import Sharing
 from support.edits import edited
 from support.groups import group
+from support.inside import (
+    CONTINUATION_ID,
+    OTHERS_ID,
+    MemoryRecord,
+    Parts,
+    Sharing,
+    is_reminder,
+    open_window,
+)
 from support.views import assemble
 from support.words import Words
 

@@ -7,15 +7,9 @@ import re
 import pytest
 from langchain_core.messages import AIMessage
 
-from langgraph_om.core.content.parts import Attachment
-from langgraph_om.core.effects import ModelReply
-from langgraph_om.core.observe.threads import (
-    ThreadInput,
-    ThreadsInput,
-    observe_threads,
-)
 from langgraph_om.errors import ObserverError
 from support import flows
+from support.inside import Attachment, ModelReply, ThreadInput, ThreadsInput, observe_threads
 from support.threads import (
     NONE,
     NOW,

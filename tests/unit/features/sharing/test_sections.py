@@ -9,18 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from langgraph_om.core.content.message_keys import ShowId
-from langgraph_om.core.content.text import escape
-from langgraph_om.core.observe.parse_answer import ParsedAnswer, parse_output, strip_reasoning
-from langgraph_om.core.observe.threads import (
-    frame_sections,
-    parse_sections,
-    wrap_section,
-    write_opening,
-)
 from langgraph_om.core.wire import Group
 from support.examples import examples
 from support.growth import check_growth
+from support.inside import (
+    ParsedAnswer,
+    ShowId,
+    escape,
+    frame_sections,
+    parse_output,
+    parse_sections,
+    strip_reasoning,
+    wrap_section,
+    write_opening,
+)
 from support.rendering import render_output
 from support.threads import LOG, NAMES, NONE, WHOLE, A, B, C, body, hashed, items, section
 

@@ -8,9 +8,8 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage
 from pydantic import TypeAdapter
 
-from langgraph_om.core.record.record import blank_record
-from langgraph_om.core.wire import UserLog
 from support.clock import Clock
+from support.inside import UserLog, blank_record
 from support.shared_world import said, sharing
 from support.wire import check, check_all, take_turn
 
