@@ -308,11 +308,12 @@ def _check_drops(
     """Take the numbers of all lists together: to drop an item twice is to drop it."""
     begun = [0] * (len(items) + 2)
     for first, last in drops:
-        if first < 1 or last > len(items):
-            checked.refused.append(f"drop {first}: there is no such item")
         if first <= len(items) and last >= 1:
             begun[max(first, 1)] += 1
             begun[min(last, len(items)) + 1] -= 1
+    unknown = [first for first, last in drops if first < 1 or last > len(items)]
+    if unknown:  # one reason for all: a model that counts on names hundreds
+        checked.refused.append(f"drop {unknown[0]}: there is no such item")
     depths = enumerate(accumulate(begun[:-1]))
     checked.dropped += [number for number, depth in depths if depth and number not in taken]
 
