@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
@@ -24,7 +23,7 @@ from langgraph_om.core.record.record import find_newest_observed
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ArchiveError, ArchiveLacksError, ConfigurationError, ThreadBusyError
 from langgraph_om.models.retries import status_of
-from langgraph_om.runtime.flows import afulfil, fulfil
+from langgraph_om.runtime.flows import afulfil, fulfil, run_in_thread
 from langgraph_om.runtime.hooks import record_act
 from langgraph_om.runtime.runner import StepRunner
 
@@ -285,7 +284,7 @@ def threaded(
 
     @wraps(method)
     async def run(owner: OwnerT, /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
-        return await asyncio.to_thread(method, owner, *args, **kwargs)
+        return await run_in_thread(method, owner, *args, **kwargs)
 
     _name_after(run, method)
     return run

@@ -22,7 +22,7 @@ from concurrent.futures import Future, wait
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, ParamSpec, TypeVar, cast
 
 from langchain_core.runnables import ensure_config
 
@@ -65,6 +65,7 @@ from langgraph_om.runtime.run import find_writer
 
 logger = logging.getLogger("langgraph_om")
 
+P = ParamSpec("P")
 ResultT = TypeVar("ResultT")
 
 LIFECYCLE_SECONDS: Final = 5.0
@@ -389,10 +390,19 @@ def _read_outcome(get: Callable[[], Any]) -> CallReply:
         return CallReply(error=error)
 
 
+async def run_in_thread(
+    work: Callable[P, ResultT], /, *args: P.args, **kwargs: P.kwargs
+) -> ResultT:
+    """Return what blocking work returns, without blocking the event loop."""
+    done = in_thread(partial(work, *args, **kwargs), "om_thread")
+    return cast("ResultT", await asyncio.wrap_future(done))
+
+
 def in_thread(work: Callable[[], Any], name: str) -> Future[Any]:
     """Work in a thread of its own that keeps no process from ending.
 
-    Not `asyncio.to_thread`: the loop's threads are few, and are waited for when the loop ends.
+    Not `asyncio.to_thread`: the loop's threads are few, and are waited for when the loop ends. An
+    asynchronous checkpointer that is called from each of them waits forever for one more.
     """
     future: Future[Any] = Future()
     future.set_running_or_notify_cancel()  # from here on nobody can cancel it

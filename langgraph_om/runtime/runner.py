@@ -54,7 +54,7 @@ from langgraph_om.models.providers import (
 )
 from langgraph_om.runtime.actor import Actor
 from langgraph_om.runtime.executors import Executor, InlineBuffering
-from langgraph_om.runtime.flows import RunContext, drive
+from langgraph_om.runtime.flows import RunContext, drive, run_in_thread
 from langgraph_om.runtime.hooks import Hooks, log_failures
 from langgraph_om.runtime.jobs import build_request, carry_out_request, do_job
 from langgraph_om.runtime.run import (
@@ -541,7 +541,7 @@ class StepRunner:
     async def aflush(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 same as `flush`
         """Do the same as `flush` without blocking the event loop, or a thread when cancelled."""
         begun = time.monotonic()
-        while not await asyncio.to_thread(self.flush, 0):  # which may ask a server
+        while not await run_in_thread(self.flush, 0):  # which may ask a server
             if timeout is not None and time.monotonic() - begun >= timeout:
                 return False
             await asyncio.sleep(_POLL_SECONDS)

@@ -34,6 +34,7 @@ except ModuleNotFoundError as error:
 
 from langgraph_om.errors import ConfigurationError, ThreadBusyError
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
+from langgraph_om.runtime.flows import run_in_thread
 from langgraph_om.tools.render import STATIC, render
 from langgraph_om.tools.shown import list_acts
 from langgraph_om.tools.sources import (
@@ -253,7 +254,7 @@ class _Pages:
             return await self._change(request, thread)
         query = dict(request.query_params)
         states = await self._source.history(thread) if "history" in query else None
-        shown = await asyncio.to_thread(read_page, self._memory, thread, state, states, query)
+        shown = await run_in_thread(read_page, self._memory, thread, state, states, query)
         acts = [act for act in list_acts(shown["record"]) if act.id == query.get("done")]
         return _render(
             request,

@@ -9,7 +9,6 @@ user, and what belongs to others is answered like what does not exist.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 from collections.abc import Callable, Mapping
@@ -23,6 +22,7 @@ from langgraph_om.core.items import list_items
 from langgraph_om.core.record.record import blank_record, list_ranges, write_ranges
 from langgraph_om.errors import ArchiveError, ConfigurationError, SourceError
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
+from langgraph_om.runtime.flows import run_in_thread
 from langgraph_om.tools.sources import ArchiveSource, Change
 
 __all__ = ["memory_server"]
@@ -268,7 +268,7 @@ class _Doors:
         said = self._resource
         resource = _check_resource(said() if callable(said) else said)
         try:
-            return await asyncio.to_thread(read, ArchiveSource(self._archive, resource))
+            return await run_in_thread(read, ArchiveSource(self._archive, resource))
         except ArchiveError as error:
             logger.warning("resource %r: the archive cannot be read: %s", resource, error)
             msg = "The memory cannot be read at the moment; try again."

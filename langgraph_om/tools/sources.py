@@ -5,7 +5,6 @@ A graph with a checkpointer, a LangGraph server, an archive, or a file of JSON.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from operator import add
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, cast
 
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.pregel.remote import RemoteGraph
 
 from langgraph_om.archive import SQLAlchemyArchive
@@ -35,15 +35,15 @@ from langgraph_om.features.steering import act_on_items, list_actable
 from langgraph_om.handle import Updates
 from langgraph_om.models.retries import status_of
 from langgraph_om.runtime.acting import GraphThread, Update
-from langgraph_om.runtime.flows import afulfil
+from langgraph_om.runtime.flows import afulfil, run_in_thread
 from langgraph_om.runtime.run import values_of
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.tools.shown import list_usage
 
 LISTED: Final = 200
 """Threads that are listed at most if there is no archive, which alone can page through all."""
-_LOOKED_AT: Final = 20_000
-"""Checkpoints that are looked through for these."""
+_PAGE, _PAGES = 200, 50
+"""Checkpoints that are read at once, and so often at most, to find the newest threads."""
 _UNKNOWN: Final = (404, 422)
 """A server's answers about a thread that it does not have, or whose id it cannot have."""
 
@@ -125,15 +125,15 @@ class GraphSource(Source):
     async def threads(self, wanted: Wanted) -> AsyncGenerator[Thread]:
         begin = read_number(wanted.behind) or 0
         # In one go, as some checkpointers answer nothing else while they list.
-        found = await asyncio.to_thread(_list_newest, self._graph.checkpointer)
+        found = await run_in_thread(_list_newest, self._graph.checkpointer)
         for number, thread in enumerate(found[begin:], begin + 1):
-            state = await asyncio.to_thread(self._graph.get_state, config_of(thread.id))
+            state = await run_in_thread(self._graph.get_state, config_of(thread.id))
             listed = fill(replace(thread, mark=str(number)), state, self._runner.messages_key)
             if wanted.fits(listed):
                 yield listed
 
     async def state(self, thread: str) -> Any:
-        found = await asyncio.to_thread(self._graph.get_state, config_of(thread))
+        found = await run_in_thread(self._graph.get_state, config_of(thread))
         return found if found.created_at else None
 
     async def history(self, thread: str) -> Any:
@@ -148,20 +148,23 @@ class GraphSource(Source):
 def _list_newest(saver: Any) -> list[Thread]:
     """Return the threads of a checkpointer, the newest first.
 
-    Databases list the newest checkpoint first; the checkpointer in memory goes thread by thread.
+    Databases list the newest checkpoint first, and some read all they are asked for at once; the
+    checkpointer in memory goes thread by thread.
     """
     found: dict[str, tuple[str, Thread]] = {}
-    is_sorted, before = True, ""
-    for number, entry in enumerate(saver.list(None)):
-        own = entry.config["configurable"]
-        is_sorted = is_sorted and (not before or own["checkpoint_id"] <= before)
-        before, name = own["checkpoint_id"], str(own["thread_id"])
-        if number == _LOOKED_AT:
+    limit = None if isinstance(saver, InMemorySaver) else _PAGE
+    before: Any = None
+    for _ in range(_PAGES):
+        page = list(saver.list(None, before=before, limit=limit))
+        for entry in page:
+            own = entry.config["configurable"]
+            name = str(own["thread_id"])
+            if name not in found and not own.get("checkpoint_ns"):
+                updated = read_time(entry.checkpoint.get("ts"))
+                found[name] = own["checkpoint_id"], Thread(name, updated=updated)
+        if limit is None or len(page) < limit or len(found) >= LISTED:
             break
-        if name not in found and not own.get("checkpoint_ns"):
-            if is_sorted and len(found) == LISTED:
-                break
-            found[name] = before, Thread(name, updated=read_time(entry.checkpoint.get("ts")))
+        before = page[-1].config
     newest = sorted(found.values(), key=lambda each: each[0], reverse=True)
     return [thread for _, thread in newest][:LISTED]
 
@@ -283,7 +286,7 @@ class ArchiveSource(Source):
             yield thread
 
     async def state(self, thread: str) -> Any:
-        return await asyncio.to_thread(self.read, thread)
+        return await run_in_thread(self.read, thread)
 
     def read(self, thread: str) -> Mapping[str, Any] | None:
         """Return the state of a thread as far as the archive has it; for "", that of the user."""
@@ -336,7 +339,7 @@ class ArchiveSource(Source):
                 "checkpointer, or `--resource ID`"
             )
             raise SourceError(msg)
-        return await asyncio.to_thread(self.change_log, build)
+        return await run_in_thread(self.change_log, build)
 
     def change_log(self, build: Change) -> str:
         """Do what a person wants to items of the user, whichever thread has them."""
@@ -358,7 +361,7 @@ async def list_archived(archive: SQLAlchemyArchive, wanted: Wanted) -> AsyncGene
     micros = read_number(at)
     behind = None if micros is None or not name else (read_moment(micros), name)
     while True:
-        found = await asyncio.to_thread(
+        found = await run_in_thread(
             archive.list_threads,
             text=wanted.text,
             resource_id=wanted.user or None,

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import httpx
 import pytest
 from fastapi.testclient import TestClient
+from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.postgres import PostgresSaver
 
 import langgraph_om
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
+from langgraph_om.tools.inspector import memory_app
+from support.agents import asay, make_agent, on_thread
 from support.pages import DOCS, read_file
+from support.savers import open_async_saver
 
 PAGE = DOCS / "fastapi.md"
 
@@ -50,3 +57,19 @@ def test_the_documented_service_remembers_each_user_and_forgets_one(
     with PostgresSaver.from_conn_string(postgres_database) as saver:
         kept_threads = {each.config["configurable"]["thread_id"] for each in saver.list(None)}
     assert kept_threads == {"ben:trip"}
+
+
+async def test_the_inspector_of_many_threads_leaves_the_loop_its_own_threads(
+    postgres_database: str,
+) -> None:
+    """The checkpointer needs one of them for each state, so none may wait for it in one."""
+    few = ThreadPoolExecutor(2)
+    asyncio.get_running_loop().set_default_executor(few)
+    async with open_async_saver("postgres", postgres_database) as saver:
+        agent = make_agent("agent", saver)
+        for name in "abcd":
+            await asay(agent.graph, on_thread(name), HumanMessage("Hello", id=name))
+        transport = httpx.ASGITransport(memory_app(agent.memory, graph=agent.graph))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as web:
+            listed = await asyncio.wait_for(web.get("/memory"), 60)
+    assert all(f"memory/{name}" in listed.text for name in "abcd")
