@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -60,13 +61,13 @@ def test_the_documented_service_remembers_each_user_and_forgets_one(
 
 
 async def test_the_inspector_of_many_threads_leaves_the_loop_its_own_threads(
-    postgres_database: str,
+    postgres_database: str, tmp_path: Path
 ) -> None:
     """The checkpointer needs one of them for each state, so none may wait for it in one."""
     few = ThreadPoolExecutor(2)
     asyncio.get_running_loop().set_default_executor(few)
     async with open_async_saver("postgres", postgres_database) as saver:
-        agent = make_agent("agent", saver)
+        agent = make_agent("agent", saver, archive=f"sqlite:///{tmp_path}/archive.db")
         for name in "abcd":
             await asay(agent.graph, on_thread(name), HumanMessage("Hello", id=name))
         transport = httpx.ASGITransport(memory_app(agent.memory, graph=agent.graph))
