@@ -18,8 +18,7 @@ if _typing.TYPE_CHECKING:
         RetrievalConfig,
     )
     from langgraph_om.core.config.thresholds import Thresholds
-    from langgraph_om.core.tokens.counter import TokenCounter
-    from langgraph_om.core.tokens.estimate import EstimatingCounter
+    from langgraph_om.core.tokens import EstimatingCounter, TokenCounter
     from langgraph_om.core.wire import JobRequest, MemoryRecord
     from langgraph_om.deletion import PruneReport
     from langgraph_om.errors import (
@@ -109,8 +108,7 @@ _NAMES = {
     "archive": ("ArchivedThread", "SQLAlchemyArchive"),
     "core.config.options": ("ObservationConfig", "ReflectionConfig", "RetrievalConfig"),
     "core.config.thresholds": ("Thresholds",),
-    "core.tokens.counter": ("TokenCounter",),
-    "core.tokens.estimate": ("EstimatingCounter",),
+    "core.tokens": ("EstimatingCounter", "TokenCounter"),
     "core.wire": ("JobRequest", "MemoryRecord"),
     "errors": (
         *("ArchiveError", "ConfigurationError", "ItemError", "ModelTierError"),

@@ -33,8 +33,7 @@ from langgraph_om.core.config.thresholds import Thresholds, resolve_thresholds, 
 from langgraph_om.core.content.dates import read_zone
 from langgraph_om.core.observe.gaps import SHORTEST
 from langgraph_om.core.record.record import RESPONSE, TASK, TITLE
-from langgraph_om.core.tokens.counter import FunctionCounter, TokenCounter
-from langgraph_om.core.tokens.estimate import EstimatingCounter
+from langgraph_om.core.tokens import EstimatingCounter, FunctionCounter, TokenCounter
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.archive import ArchiveValue, Archiving, refuse_non_archives
 from langgraph_om.features.evict import Evicting

@@ -48,7 +48,7 @@ from langgraph_om.core.record.record import (
     find_newest_observed,
 )
 from langgraph_om.core.record.users_log import without_thread
-from langgraph_om.core.step.step import Step
+from langgraph_om.core.step import Step
 from langgraph_om.core.wire import Archived, DeletionFound, Event, Floor, Group, MemoryRecord
 from langgraph_om.errors import ArchiveError, ArchiveLacksError
 from langgraph_om.runtime.executors import BackgroundBuffering

@@ -26,7 +26,7 @@ from langgraph_om.core.content.message_keys import (
 from langgraph_om.core.effects import EffectFlow, call_storage
 from langgraph_om.core.record.record import CURSOR_TAIL
 from langgraph_om.core.record.window import find_newest_human, select_observed
-from langgraph_om.core.step.step import Step
+from langgraph_om.core.step import Step
 from langgraph_om.core.wire import Event, Evicted, MemoryRecord
 from langgraph_om.errors import ArchiveError
 from langgraph_om.features.archive import (

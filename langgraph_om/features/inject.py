@@ -29,7 +29,7 @@ from langgraph_om.core.observe.transcript import format_weekday, to_local
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.window import Window
 from langgraph_om.core.search import cut_excerpt, query_words, read_text
-from langgraph_om.core.step.step import Step
+from langgraph_om.core.step import Step
 from langgraph_om.core.wire import MemoryRecord, Recalled
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.recall import Recall

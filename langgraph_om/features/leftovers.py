@@ -25,6 +25,7 @@ from langgraph_om.core.cycles.observation import (
     ask_observer,
     build_groups,
     find_previous_tokens,
+    keep_marked,
     merge_hints,
 )
 from langgraph_om.core.cycles.questions import (
@@ -33,7 +34,6 @@ from langgraph_om.core.cycles.questions import (
     rewrite_answer,
     show_messages,
 )
-from langgraph_om.core.cycles.standing import keep_marked
 from langgraph_om.core.effects import EffectFlow, ReadTally, Tally, Together, call_storage
 from langgraph_om.core.events import iso
 from langgraph_om.core.observe.log_excerpt import select_previous

@@ -36,7 +36,7 @@ from langgraph_om.core.content.parts import is_visible
 from langgraph_om.core.content.text import sanitize
 from langgraph_om.core.record.record import drop_deleted, find_end
 from langgraph_om.core.search import FoundText, Kind
-from langgraph_om.core.step.step import Step
+from langgraph_om.core.step import Step
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.reading import find_thread, list_groups, read_said

@@ -26,7 +26,7 @@ from langgraph_om.core.content.text import escape
 from langgraph_om.core.record.record import write_range
 from langgraph_om.core.record.standing import select_log
 from langgraph_om.core.search import RECALL
-from langgraph_om.core.step.step import Step
+from langgraph_om.core.step import Step
 from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.features.recall_answer import (

@@ -42,7 +42,7 @@ from langgraph_om.core.search import (
     name_calls,
     query_words,
 )
-from langgraph_om.core.tokens.counter import TokenCounter
+from langgraph_om.core.tokens import TokenCounter
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.reading import SearchRequest, Source, read_hidden_id, read_limits, search
 

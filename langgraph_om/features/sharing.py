@@ -31,6 +31,7 @@ from langgraph_om.core.cycles.cycle import (
 )
 from langgraph_om.core.cycles.questions import tell_found
 from langgraph_om.core.cycles.reflection import condense
+from langgraph_om.core.edits import Division
 from langgraph_om.core.effects import (
     EffectFlow,
     ReadTally,
@@ -54,8 +55,7 @@ from langgraph_om.core.record.users_log import (
     without_leftover,
 )
 from langgraph_om.core.record.window import Window
-from langgraph_om.core.reflect.edits import Division
-from langgraph_om.core.step.step import Step
+from langgraph_om.core.step import Step
 from langgraph_om.core.wire import (
     OTHERS,
     CycleEnded,

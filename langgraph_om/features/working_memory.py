@@ -30,7 +30,7 @@ from langgraph_om.core.forms import (
 )
 from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.record.record import complete_record
-from langgraph_om.core.step.step import StateKey, Step
+from langgraph_om.core.step import StateKey, Step
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.features.working_store import (

@@ -31,7 +31,7 @@ from langgraph.types import Command
 from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.record.fold import fold, fold_one
 from langgraph_om.core.record.record import complete_record
-from langgraph_om.core.step.step import StateKey, Step
+from langgraph_om.core.step import StateKey, Step
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.integrations.channels import (

@@ -16,7 +16,7 @@ from langgraph.graph.message import add_messages
 from langgraph.managed import RemainingSteps
 from typing_extensions import TypedDict
 
-from langgraph_om.core.actor.in_sight import STATE_CHANNELS
+from langgraph_om.core.actor.prompt import STATE_CHANNELS
 from langgraph_om.core.config.options import find_near
 from langgraph_om.core.record.fold import fold, fold_one
 from langgraph_om.core.wire import MemoryRecord

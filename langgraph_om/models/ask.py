@@ -32,7 +32,7 @@ from langgraph_om.core.effects import (
     Pause,
     Requests,
 )
-from langgraph_om.core.tokens.counter import TokenCounter, count_messages
+from langgraph_om.core.tokens import TokenCounter, count_messages
 from langgraph_om.errors import (
     ConfigurationError,
     ModelTierError,

@@ -17,7 +17,7 @@ from langchain_core.runnables import Runnable
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from langgraph_om.core.config.options import ACTORS_OWN, DEFAULT_MODEL
-from langgraph_om.core.tokens.images import ImageProvider
+from langgraph_om.core.tokens import ImageProvider
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.models.model_value import (
     EXAMPLE,

@@ -16,7 +16,7 @@ from langgraph_om.core.config.thresholds import (
     join_windows,
     select_learned,
 )
-from langgraph_om.core.tokens.estimate import EstimatingCounter
+from langgraph_om.core.tokens import EstimatingCounter
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.models.providers import (

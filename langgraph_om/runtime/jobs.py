@@ -37,7 +37,7 @@ from langgraph_om.core.effects import EffectFlow, JobState
 from langgraph_om.core.plan import Decision
 from langgraph_om.core.record.record import TITLE, complete_record
 from langgraph_om.core.record.window import open_window, select_needed
-from langgraph_om.core.tokens.counter import base_of
+from langgraph_om.core.tokens import base_of
 from langgraph_om.core.wire import OTHERS, JobRequest, JobResult
 from langgraph_om.errors import ArchiveError, ConfigurationError
 from langgraph_om.models.retries import status_of

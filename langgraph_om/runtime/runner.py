@@ -19,8 +19,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_om.archive import StoreUse
-from langgraph_om.core.actor.in_sight import STATE_CHANNELS
-from langgraph_om.core.actor.prompt import assemble, find_day
+from langgraph_om.core.actor.prompt import STATE_CHANNELS, assemble, find_day
 from langgraph_om.core.config.settings import NOTHING_IN_STATE, Identity, InState, Parts, Settings
 from langgraph_om.core.content.text import write_json
 from langgraph_om.core.cycles.carry_out import (
@@ -43,8 +42,7 @@ from langgraph_om.core.plan import Decision, plan, plan_the_rest
 from langgraph_om.core.record.fold import fold, is_folded
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.record.window import Window, open_window
-from langgraph_om.core.step.inspect import count_and_collect, freeze_view, inspect, peek_pending
-from langgraph_om.core.step.step import Step
+from langgraph_om.core.step import Step, count_and_collect, freeze_view, inspect, peek_pending
 from langgraph_om.core.wire import Event, JobResult, MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.models.ask import Calls

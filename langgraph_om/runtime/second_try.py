@@ -19,9 +19,8 @@ from langgraph_om.core.content.blocks import holds_bound_reasoning, mark_other_v
 from langgraph_om.core.content.parts import content_blocks, part_text, parts_of
 from langgraph_om.core.effects import Call, CallReply, Requests
 from langgraph_om.core.events import to_part
-from langgraph_om.core.step.inspect import describe_trim
-from langgraph_om.core.step.step import Step
-from langgraph_om.core.tokens.counter import count_messages
+from langgraph_om.core.step import Step, describe_trim
+from langgraph_om.core.tokens import count_messages
 from langgraph_om.models.retries import (
     find_allowed,
     is_refusal,

@@ -13,7 +13,7 @@ from langgraph_om.core.effects import EffectFlow
 from langgraph_om.core.events import to_part
 from langgraph_om.core.record.fold import fold_events
 from langgraph_om.core.record.record import complete_record
-from langgraph_om.core.step.step import Step
+from langgraph_om.core.step import Step
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.parts import Part
 from langgraph_om.runtime.run import read_messages

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage
 
-from langgraph_om.core.actor.in_sight import list_channels
+from langgraph_om.core.actor.prompt import list_channels
 from langgraph_om.core.actor.view import list_parts
 from langgraph_om.core.content.message_keys import keyed_conversation
 from langgraph_om.core.content.parts import content_blocks, role_of
@@ -16,7 +16,7 @@ from langgraph_om.core.content.text import write_json
 from langgraph_om.core.record.record import list_ranges
 from langgraph_om.core.record.titles import is_named
 from langgraph_om.core.search import read_text
-from langgraph_om.core.step.step import Step
+from langgraph_om.core.step import Step
 from langgraph_om.core.wire import Group
 from langgraph_om.memory import ObservationalMemory, runner_of
 from langgraph_om.tools.sources import read_number

@@ -24,8 +24,8 @@ from langgraph_om.core.record.record import complete_record, log_tokens, write_l
 from langgraph_om.core.record.standing import select_log, select_standing
 from langgraph_om.core.record.users_log import is_of_user
 from langgraph_om.core.record.window import open_window
-from langgraph_om.core.step.inspect import build_status
-from langgraph_om.core.tokens.counter import count_messages
+from langgraph_om.core.step import build_status
+from langgraph_om.core.tokens import count_messages
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.parts import StatusData

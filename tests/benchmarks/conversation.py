@@ -20,7 +20,7 @@ from langchain_core.messages import (
 from langchain_core.tools import tool
 
 from langgraph_om import EstimatingCounter
-from langgraph_om.core.tokens.counter import count_messages
+from langgraph_om.core.tokens import count_messages
 
 START = datetime(2026, 1, 5, 8, 30, tzinfo=UTC)
 COUNTER = EstimatingCounter()

@@ -18,7 +18,7 @@ from langchain_core.messages import AIMessage
 from memory_pictures import DAYS
 
 from langgraph_om import InlineBuffering, ObservationalMemory
-from langgraph_om.core.tokens.counter import count_messages
+from langgraph_om.core.tokens import count_messages
 from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
 
 BUDGET, DAY = 16_000, 20

@@ -53,7 +53,19 @@ from langgraph_om.core.content.text import (
     write_short_json,
 )
 from langgraph_om.core.cycles.observation import split_days
-from langgraph_om.core.cycles.reflection import reflect_cycle
+from langgraph_om.core.cycles.reflection import EditedLog, ReflectorInput, reflect, reflect_cycle
+from langgraph_om.core.edits import (
+    CheckedEdits,
+    Division,
+    Edit,
+    Item,
+    check_edits,
+    find_invented,
+    find_spans,
+    number_items,
+    parse_edits,
+    read_head,
+)
 from langgraph_om.core.effects import (
     AskModel,
     CallHook,
@@ -120,19 +132,6 @@ from langgraph_om.core.record.window import (
     find_safe_cuts,
     open_window,
 )
-from langgraph_om.core.reflect.edits import (
-    CheckedEdits,
-    Division,
-    Edit,
-    Item,
-    check_edits,
-    find_spans,
-    number_items,
-    parse_edits,
-    read_head,
-)
-from langgraph_om.core.reflect.facts import find_invented
-from langgraph_om.core.reflect.reflector import EditedLog, ReflectorInput, reflect
 from langgraph_om.core.search import (
     JOINERS,
     MAX_WORD_CHARACTERS,
@@ -141,15 +140,15 @@ from langgraph_om.core.search import (
     query_words,
     split_words,
 )
-from langgraph_om.core.step.step import Step
-from langgraph_om.core.tokens.counter import (
+from langgraph_om.core.step import Step
+from langgraph_om.core.tokens import (
+    FILE_FALLBACK_TOKENS,
     REDACTED_REASONING,
+    EstimatingCounter,
     FunctionCounter,
     TokenCounter,
     count_messages,
 )
-from langgraph_om.core.tokens.estimate import EstimatingCounter
-from langgraph_om.core.tokens.images import FILE_FALLBACK_TOKENS
 from langgraph_om.core.wire import (
     BufferedReflection,
     Event,

@@ -21,7 +21,7 @@ HOUSE = (
 )
 CORE = (
     "content, wire, prompts <- items <- events, tokens, effects, forms, search "
-    "<- record <- config <- observe, plan <- actor, reflect <- cycles <- step"
+    "<- record <- config <- observe, plan <- actor, edits <- cycles <- step"
 )
 
 
@@ -47,7 +47,7 @@ ALLOWED_IN_CORE = {
     "langchain_core": ("core",),
     "pydantic": ("core.config", "core.record.fold", "core.forms"),
     "jsonschema": ("core.forms",),
-    "imagesize": ("core.tokens.images",),
+    "imagesize": ("core.tokens",),
 }
 
 

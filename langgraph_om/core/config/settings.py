@@ -20,8 +20,7 @@ from langgraph_om.core.content.dates import (
 )
 from langgraph_om.core.content.message_keys import Keyed, hidden_id, key_of
 from langgraph_om.core.record.record import read_closing
-from langgraph_om.core.tokens.counter import TokenCounter, ViewCounter, base_of
-from langgraph_om.core.tokens.estimate import EstimatingCounter
+from langgraph_om.core.tokens import EstimatingCounter, TokenCounter, ViewCounter, base_of
 from langgraph_om.core.wire import MemoryRecord, Operation
 from langgraph_om.parts import Limits, Scope
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, cast
+from typing import Any, Final, Literal, cast
 
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.effects import EffectFlow, ReadTally, ResultT, Tally, Warn, stops_run
@@ -239,3 +239,18 @@ def run_ahead(cycle: Cycle) -> EffectFlow[CycleEnded]:
 def waive(window: Window, operation: Operation) -> Waived:
     """Say that a turn does no more of an operation; others did it, or there may always be more."""
     return {"type": "waived", "operation": operation, "turn": window.turn}
+
+
+def fit_room(shown: int, beside: int, room: int) -> int:
+    """Return how many tokens to show where a question with so many was refused for its length.
+
+    Args:
+        beside: The tokens of the question without them.
+        room: The tokens that a question may have; those of the refused one where nobody knows.
+    """
+    known = int(room * _FILLED) - beside
+    return max(1, min(known, shown // 2) if room >= shown + beside - 1 else min(known, shown - 1))
+
+
+_FILLED: Final = 0.9
+"""A part of the room: pieces are not cut to the token."""

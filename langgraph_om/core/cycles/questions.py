@@ -21,7 +21,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph_om.core.content.dates import observation_date
 from langgraph_om.core.content.parts import Attachment
 from langgraph_om.core.content.text import MAX_TOKENS_PER_CHARACTER, escape, sanitize
-from langgraph_om.core.cycles.cycle import CycleInfo
+from langgraph_om.core.cycles.cycle import CycleInfo, fit_room
 from langgraph_om.core.effects import (
     AskModel,
     CallHook,
@@ -42,8 +42,7 @@ from langgraph_om.core.record.kept import EXTRACT
 from langgraph_om.core.record.record import count_failures
 from langgraph_om.core.record.standing import STANDING
 from langgraph_om.core.record.window import Entry
-from langgraph_om.core.reflect.reflector import fit_room
-from langgraph_om.core.tokens.counter import TokenCounter, count_messages
+from langgraph_om.core.tokens import TokenCounter, count_messages
 from langgraph_om.core.wire import Chunk, Event, Found, Hints
 from langgraph_om.errors import ObserverError
 

@@ -22,7 +22,7 @@ from langgraph_om.core.items import read_head
 from langgraph_om.core.observe.transcript import SPEAKER_NAMES
 from langgraph_om.core.record.record import write_log
 from langgraph_om.core.search import distinct_words, weigh_rarity
-from langgraph_om.core.tokens.counter import TokenCounter
+from langgraph_om.core.tokens import TokenCounter
 from langgraph_om.core.wire import Group
 
 _GAP_TOKENS = 10

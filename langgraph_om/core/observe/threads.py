@@ -4,7 +4,7 @@ An id is any text. In the tag it is one line without a character that could end 
 answer, only sections whose bounds are certain are read.
 
 Questions about several threads are flows as `core/observe/observer.py:observe` and
-`core/reflect/reflector.py:reflect`. A thread that an answer leaves out, or tells of in another
+`core/cycles/reflection.py:reflect`. A thread that an answer leaves out, or tells of in another
 form, stays as it is.
 """
 

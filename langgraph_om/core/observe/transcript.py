@@ -42,7 +42,7 @@ from langgraph_om.core.content.text import (
     write_json_without_payloads,
     write_short_json,
 )
-from langgraph_om.core.tokens.counter import TokenCounter
+from langgraph_om.core.tokens import TokenCounter
 
 CONVERSATION_TAG: Final = "conversation"
 """The tag a caller wraps a transcript in; no content can open or close it."""

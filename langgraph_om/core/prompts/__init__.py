@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable
 from importlib.resources import files
 
-__all__ = ["add", "fill", "load", "names"]
+__all__ = ["fill", "load", "names"]
 
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
 _SUFFIX = ".md"

@@ -34,7 +34,7 @@ from langgraph_om.core.record.record import (
     has_strays,
     select_valid_counts,
 )
-from langgraph_om.core.tokens.counter import CONVERSATION_OVERHEAD, TokenCounter
+from langgraph_om.core.tokens import CONVERSATION_OVERHEAD, TokenCounter
 from langgraph_om.core.wire import Chunk, MemoryRecord, ObservedPart
 
 

@@ -1,24 +1,306 @@
-"""What a text counts by estimate: the tokens of `o200k_base`, without its vocabulary.
+"""What things count in tokens: messages by one set of rules, texts by estimate.
 
-A text is split nearly as that vocabulary splits it, into words, digits, marks and white space, and
-each piece has a cost that was fitted to true counts of prose, code and data. A text counts less
-than a beginning of it at most where a word at the end becomes a frequent one.
+A count never raises, whatever a message holds. Counters differ only in what a text counts. The
+rules of messages:
+
+1. A count is never negative, and an empty message still counts its role and framing.
+2. Adding text or another part never lowers a count.
+3. Encoded binary data is never counted as text: an attachment counts by its provider's formula.
+4. What is not understood is over-estimated as its JSON text.
 """
 
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
+from io import BytesIO
 from itertools import groupby, pairwise, product
 from operator import ne
 from string import ascii_lowercase
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, NamedTuple, Protocol, cast, runtime_checkable
 
-from langgraph_om.core.tokens.counter import MessageCounter
+import imagesize
+from langchain_core.messages import BaseMessage, FunctionMessage, ToolMessage
 
-# --- Pieces --------------------------------------------------------------------------------------
+from langgraph_om.core.content.blocks import PDF, Payload, first_string
+from langgraph_om.core.content.message_keys import is_plain
+from langgraph_om.core.content.parts import (
+    EMPTY_RESULT,
+    Part,
+    Placeholders,
+    all_parts,
+    result_parts,
+)
+from langgraph_om.core.content.text import write_json, write_json_without_payloads
+from langgraph_om.errors import ConfigurationError
+
+CONVERSATION_OVERHEAD: Final = 24
+"""Tokens that frame a conversation, once per list of messages."""
+MESSAGE_OVERHEAD: Final = 5
+"""Tokens of a message's role and framing."""
+RESULT_OVERHEAD: Final = 4
+"""The same of a result that stands in the content of another message."""
+
+REDACTED_REASONING: Final = "[redacted reasoning]"
+"""The text that a reasoning block without readable text counts as."""
+
+
+@runtime_checkable
+class TokenCounter(Protocol):
+    """What a token counter has to offer; any object with these three members will do."""
+
+    identity: str
+    """Names the counter, its encoding and its version; another rule means another identity."""
+
+    def count_text(self, text: str) -> int:
+        """Return the tokens of a text, 0 for an empty one."""
+        ...
+
+    def count_message(self, message: BaseMessage) -> int:
+        """Return the tokens of a message with its role and framing."""
+        ...
+
+
+class ViewCounter:
+    """Counts messages as the Actor is shown them, and texts as another counter does.
+
+    Args:
+        counter: The other counter.
+        show: Returns what stands for a message in the Actor's view.
+        rules: Names the rules of `show`; others mean other counts.
+    """
+
+    def __init__(
+        self, counter: TokenCounter, show: Callable[[BaseMessage], BaseMessage], rules: str
+    ) -> None:
+        self.base, self._show = counter, show
+        self.identity = f"{counter.identity}, {rules}"
+
+    def __repr__(self) -> str:
+        return f"{self.base!r} ({self.identity.removeprefix(self.base.identity + ', ')})"
+
+    def count_text(self, text: str) -> int:
+        """Return the tokens of a text."""
+        return self.base.count_text(text)
+
+    def count_message(self, message: BaseMessage) -> int:
+        """Return the tokens of what stands for a message in the Actor's view."""
+        return self.base.count_message(self._show(message))
+
+
+def base_of(counter: TokenCounter) -> TokenCounter:
+    """Return what counts texts for a counter of views; any other counter itself."""
+    return counter.base if isinstance(counter, ViewCounter) else counter
+
+
+def count_messages(counter: TokenCounter, messages: Iterable[BaseMessage]) -> int:
+    """Return the tokens of a conversation with its framing, 0 when it has no messages."""
+    counts = [counter.count_message(message) for message in messages]
+    return CONVERSATION_OVERHEAD + sum(counts) if counts else 0
+
+
+# --- The rules of messages ---------------------------------------------------------------------
+
+
+class MessageCounter(ABC):
+    """The rules of messages, shared by all counters; a subclass says what a text counts."""
+
+    identity: str
+
+    def __init__(self, *, provider: ImageProvider | None = None) -> None:
+        """Count images and files as the models of a provider do; `None`: as OpenAI's do."""
+        self.provider = check_provider("openai" if provider is None else provider)
+        if provider is not None:
+            self.identity = f"{self.identity}+{provider}"
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.identity}>"
+
+    @abstractmethod
+    def count_text(self, text: str) -> int:
+        """Return the tokens of a text, 0 for an empty one."""
+
+    def count_message(self, message: BaseMessage) -> int:
+        """Return the tokens of a message with its role and framing."""
+        # The fields as they are: a message need not be a valid one.
+        fields = vars(message)
+        content = fields.get("content")
+        if isinstance(message, ToolMessage | FunctionMessage):
+            return MESSAGE_OVERHEAD + self._count_result(content)
+        if isinstance(content, str) and is_plain(fields):  # nearly all are
+            return MESSAGE_OVERHEAD + self.count_text(content)
+        try:
+            parts = [*all_parts(message, Placeholders())]
+        except Exception:  # noqa: BLE001  fields of any type, which nobody can read
+            parts = [Part("other", content)]
+        return MESSAGE_OVERHEAD + sum(map(self._count_part, parts))
+
+    def _count_result(self, content: object) -> int:
+        """Return what a result counts, which is no less than an empty one does."""
+        if isinstance(content, str):
+            tokens = self.count_text(content)
+        elif isinstance(content, list):
+            tokens = sum(map(self._count_part, result_parts(content, Placeholders())))
+        else:
+            tokens = 0 if content is None else self._count_unknown(content)
+        return max(tokens, self.count_text(EMPTY_RESULT))
+
+    def _count_part(self, part: Part) -> int:
+        if part.number:
+            return count_attachment(part, self.provider)
+        if part.kind in ("tool-result", "tool-error"):
+            return RESULT_OVERHEAD + self._count_result(part.body)
+        if part.kind == "tool-call":
+            return self.count_text(part.name) + self.count_text(write_json(part.body))
+        if part.kind == "other":
+            return self._count_unknown(part.block)
+        is_redacted = part.kind == "reasoning" and part.block and not part.body
+        return self.count_text(REDACTED_REASONING if is_redacted else part.body)
+
+    def _count_unknown(self, value: object) -> int:
+        text, payloads = write_json_without_payloads(value)
+        return self.count_text(text) + FILE_FALLBACK_TOKENS * payloads
+
+
+class FunctionCounter(MessageCounter):
+    """Counts texts by a function of the user's."""
+
+    def __init__(self, count: Callable[[str], int]) -> None:
+        self.identity = f"function:{getattr(count, '__qualname__', type(count).__qualname__)}"
+        super().__init__()
+        self._count = count
+
+    def count_text(self, text: str) -> int:
+        """Return what the function says, 0 for an empty text."""
+        return max(0, self._count(text)) if text else 0
+
+
+# --- Attachments ---------------------------------------------------------------------------------
+#
+# Nothing is fetched. Of binary data only the header is decoded, wherever the block keeps it; a size
+# that is not known counts a fixed estimate.
+
+ImageProvider = Literal["openai", "google", "anthropic"]
+
+FILE_FALLBACK_TOKENS: Final = 1000
+"""What an audio, a video, or a document of unknown size counts."""
+
+
+class ImageSize(NamedTuple):
+    """Width and height in pixels."""
+
+    width: int
+    height: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Formula:
+    """How a provider counts: an image is shrunk to its sides, and cut into tiles."""
+
+    longest: int
+    shortest: int
+    tile: int
+    base: int
+    per_tile: int
+    unknown: int
+    """Tokens of an image of unknown size, as if it were large."""
+    levels: Mapping[str, int]
+    """Tokens by what a block asks for in words, whatever the size."""
+    pdf: tuple[int, int]
+    """The least tokens of a PDF, and its bytes per token."""
+
+    def count_image(self, size: ImageSize | None, level: str) -> int:
+        """Return the tokens of an image."""
+        if level in self.levels:
+            return self.levels[level]
+        if size is None:
+            return self.unknown
+        scale = min(1.0, self.longest / max(size))
+        scale *= min(1.0, self.shortest / (min(size) * scale))
+        across, down = (max(1, -(-int(side * scale + 0.5) // self.tile)) for side in size)
+        return self.base + self.per_tile * across * down
+
+
+_GOOGLE: Final = {"low": 280, "medium": 560, "high": 1120, "ultra_high": 2240}
+_FORMULAS: Final[Mapping[ImageProvider, _Formula]] = {
+    "openai": _Formula(2048, 768, 512, 85, 170, 765, {"low": 85}, (500, 4)),
+    "google": _Formula(3072, 3072, 3072, 1120, 0, 1120, _GOOGLE, (258, 20)),
+    "anthropic": _Formula(1568, 1568, 28, 0, 1, 1600, {}, (1500, 3)),
+}
+
+
+def check_provider(provider: ImageProvider) -> ImageProvider:
+    """Refuse a provider without a formula."""
+    if provider not in _FORMULAS:
+        msg = f"`provider` is {provider!r}; pass 'openai', 'google', 'anthropic' or None"
+        raise ConfigurationError(msg)
+    return provider
+
+
+def count_attachment(part: Part, provider: ImageProvider) -> int:
+    """Return the tokens of an attachment."""
+    formula, places, payload = _FORMULAS[provider], part.places, part.payload
+    if part.kind == "image" or part.mime.startswith("image/"):
+        size = _stated_size(places) or (_read_size(payload) if payload else None)
+        level = first_string(places, _LEVEL_KEYS).lower()
+        return formula.count_image(size, level.removeprefix("media_resolution_"))
+    if part.kind != "file" or part.mime.startswith(("audio/", "video/")) or payload is None:
+        return FILE_FALLBACK_TOKENS
+    least, per_token = formula.pdf if part.mime == PDF else (1, 4)
+    return max(least, -(-payload.size // per_token))
+
+
+_LEVEL_KEYS: Final = ("detail", "media_resolution", "mediaResolution")
+
+
+def _stated_size(places: Sequence[Mapping[str, Any]]) -> ImageSize | None:
+    for place in places:
+        width, height = place.get("width"), place.get("height")
+        if isinstance(width, int) and isinstance(height, int) and min(width, height) > 0:
+            return ImageSize(width, height)
+    return None
+
+
+_MOST_BYTES: Final = 1 << 20
+"""How much is decoded: a preface of a photo may be long."""
+_MAX_READS: Final = 4_000
+_RASTER: Final = re.compile(
+    rb"\x89PNG|GIF8|\xff\xd8\xff|RIFF....WEBP|BM|II\*\x00|MM\x00\*|....ftyp|\x00\x00\x00\x0cjP",
+    re.DOTALL,
+)
+
+
+class _Header(BytesIO):
+    """The first bytes of an image, which end after too many reads: hostile ones need a million."""
+
+    reads = 0
+
+    def read(self, size: int | None = -1) -> bytes:
+        self.reads += 1
+        return super().read(size) if self.reads <= _MAX_READS else b""
+
+
+def _read_size(payload: Payload) -> ImageSize | None:
+    """Return what the header of an image says; `None` when it says nothing sensible."""
+    if not _RASTER.match(payload.head()):  # a drawing in XML has no pixels
+        return None
+    with suppress(Exception):  # whatever is wrong with the data, the size is not known
+        size = ImageSize(*imagesize.get(_Header(payload.head(_MOST_BYTES))))
+        return size if min(size) > 0 else None
+    return None
+
+
+# --- Texts by estimate ---------------------------------------------------------------------------
+#
+# The tokens of `o200k_base`, without its vocabulary. A text is split nearly as that vocabulary
+# splits it, into words, digits, marks and white space, and each piece has a cost that was fitted to
+# true counts of prose, code and data. A text counts less than a beginning of it at most where a
+# word at the end becomes a frequent one.
 
 # A word takes one mark or space before it along. Pieces are bounded: what is kept is small. Most
 # repetitions are possessive: none of them could give back what the next one would take.

@@ -1,1 +1,0 @@
-"""The Reflector's question, and its answer as groups."""

@@ -1,1 +1,0 @@
-"""What things count: text, messages, images, by estimate or by tokenizer."""
