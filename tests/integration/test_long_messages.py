@@ -61,7 +61,8 @@ def check_whole(model: ScriptedChatModel, result: Any, thread: str) -> None:
     end = ends(result.events)[0]
     assert "leftOutTokens" not in end
     assert end["usage"]["calls"] > 2
-    group = result.record["log"][0]
+    record = result.record
+    group = record["log"][0] if thread == "t" else record["others"]["known"][0]
     assert (group["thread_id"], group["ranges"][0][0]) == (thread, LONG_ID)
     assert group["text"].count("User sent lines") == end["usage"]["calls"]
     assert group["text"].count("Date:") == 1

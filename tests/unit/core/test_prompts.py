@@ -89,7 +89,7 @@ SAMPLES: dict[str, dict[str, str]] = {
         "timezone": "America/New_York",
         "previous_observations": (
             "<previous-observations>\nDate: Mar 2, 2026\n"
-            "* 🔴 (18:05) User is allergic to walnuts\n</previous-observations>"
+            "- User is allergic to walnuts\n</previous-observations>"
         ),
         "hints": "<current-task>\nPlan Saturday's dinner.\n</current-task>",
         "conversation": "Date: Mar 3, 2026\nUser (09:12): Make it six people, Ilse is coming too.",
@@ -103,7 +103,7 @@ SAMPLES: dict[str, dict[str, str]] = {
         "timezone": "America/New_York",
         "previous_observations": (
             '<previous-observations>\n<thread id="a1">\nDate: Mar 2, 2026\n'
-            "* 🔴 (18:05) User is allergic to walnuts\n</thread>\n</previous-observations>"
+            "- User is allergic to walnuts\n</thread>\n</previous-observations>"
         ),
         "threads": (
             '<thread id="a1">\n<current-task>Plan the dinner.</current-task>\n'
