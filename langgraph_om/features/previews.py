@@ -442,7 +442,7 @@ class Previews:
 
     @property
     def view_rule(self) -> str:
-        """What tells these previews from others, so that tokens are counted anew."""
+        """The name of the rule; with another one, tokens are counted again."""
         return self._rule.name
 
     def fit(self, room: int) -> Previews:

@@ -1,7 +1,7 @@
-"""Let the Actor read earlier messages: what it is told, and what answers: who may read what.
+"""Let the Actor read earlier messages: the tool, its answers, and the check of who may read them.
 
-Who asks comes from the run's configuration. What a storage fails at is answered like anything else
-that cannot be shown: memory failing is not the product failing.
+The user comes from the run's configuration. If a storage fails, the answer says that the messages
+can't be shown, and the turn continues.
 """
 
 from __future__ import annotations

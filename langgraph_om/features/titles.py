@@ -99,7 +99,7 @@ def set_title(runner: StepRunner, text: str | None) -> Update:
 
 
 class Titles:
-    """Gives threads titles, tells of those that a person set, and keeps them up.
+    """Gives threads titles, reports those that a person set, and keeps them up to date.
 
     Args:
         config: How a title is asked for after the first answer; `None`: it is not.

@@ -189,7 +189,7 @@ def show_channels(builder: Builder, name: str, channels: Mapping[str, Any]) -> N
     if not new:
         return
     schema = _extend(spec.input_schema, new)
-    # Adding the node anew is the public way to make a schema known to the builder.
+    # Adding the node again is the public way to give the builder a schema.
     del builder.nodes[name]
     builder.add_node(name, spec.runnable, input_schema=schema)
     builder.nodes[name] = replace(spec, input_schema=schema)

@@ -1,7 +1,7 @@
 """The graph's memory nodes: each reads the state, carries out its decision, and returns events.
 
-The router and the nodes decide anew from what they see, by the same function as `om_status`; a node
-whose turn it is not returns nothing.
+The router and the nodes decide again from the state they see, by the same function as `om_status`.
+A node that isn't due returns nothing.
 """
 
 from __future__ import annotations

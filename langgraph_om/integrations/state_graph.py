@@ -43,7 +43,7 @@ PlainMemory = Annotated[MemoryRecord, fold_one]
 """The `om` channel beside any other `messages` channel.
 
 Loading a delta channel walks back through checkpoints, each with all its plain values in it; beside
-plain messages that costs far more than writing the log anew.
+plain messages, that costs far more than writing the log again.
 """
 
 

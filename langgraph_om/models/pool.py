@@ -183,10 +183,10 @@ def name_of(leaf: Leaf) -> str:
 
 
 def retries_of(leaf: Leaf) -> int:
-    """Return how often a model is asked again where the user does not set it.
+    """Return how often a model call is retried if the user doesn't set it.
 
-    Clients have retries of their own, which would multiply with ours: of a model object, and of one
-    whose client may not know how it is told to leave them out.
+    Clients retry too, which would multiply with our retries: for a model object, and for a client
+    that we may not know how to stop from retrying.
     """
     return DEFAULT_RETRIES if isinstance(leaf, str) and family_of_name(leaf) != "other" else 0
 

@@ -258,8 +258,8 @@ def chat_model(name: str, options: Mapping[str, Any] | None = None) -> BaseChatM
 def default_model(actor: Any) -> Leaf:
     """Return the model of a memory that names none: the Actor's own, or else `DEFAULT_MODEL`.
 
-    It has neither the Actor's tools nor what its object tells of tokens as they come: those are
-    for the Actor's answers.
+    It has neither the Actor's tools nor its callbacks for streamed tokens: those are for the
+    Actor's answers.
     """
     model = first_chat(actor)
     if not isinstance(model, BaseChatModel):

@@ -73,10 +73,10 @@ def is_transient(error: BaseException) -> bool:
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Return whether a provider refuses the question itself, so that less of it may be taken.
+    """Return whether a provider rejects the prompt itself, so that a shorter one may be accepted.
 
-    The status decides, not the words. A client without statuses raises whatever it likes: all but
-    what tells of the connection, and of errors of this package and of LangGraph.
+    The status decides, not the words. Without a status, any error counts, except connection errors
+    and errors of this package and of LangGraph.
     """
     if is_transient(error) and status_of(error) != _SERVER_ERROR:
         return False

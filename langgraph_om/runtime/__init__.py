@@ -1,1 +1,1 @@
-"""What waits: the runner, drivers, hooks, executors, claims."""
+"""Everything that waits: the runner, drivers, hooks, executors, claims."""

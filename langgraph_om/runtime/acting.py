@@ -140,7 +140,7 @@ class GraphThread:
         if given is None:
             return
         record, archive = self.runner.stored_record(state), self.runner.archive
-        # A copied thread has the record of another one, until its first run opens it anew.
+        # A copied thread has the record of another one until its first run.
         owner = record["resource_id"] if belongs_to(record["thread_id"], self.id) else None
         if archive is not None:
             # It knows of a thread that was moved; the record may name the former owner.

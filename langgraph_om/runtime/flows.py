@@ -74,26 +74,26 @@ LIFECYCLE_SECONDS: Final = 5.0
 
 @dataclass(frozen=True)
 class RunContext:
-    """What a flow is run with."""
+    """The things a flow runs with."""
 
     calls: Calls
     hooks: Hooks
     jobs: Executor
     storage: Sequence[object] = ()
-    """What has the methods that flows call."""
+    """The object with the methods that flows call."""
     streams: bool = False
     """Whether events go to the run's custom stream; outside a graph `step` returns them instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlowResult(Generic[ResultT]):
-    """What came of a flow."""
+    """The outcome of a flow."""
 
     result: ResultT
     events: list[Event]
     """Those of its cycles, in order; those that change memory have yet to be folded."""
     tally: Tally
-    """What its questions cost, since the start of its cycle."""
+    """The cost of its model calls since the start of its cycle."""
 
 
 def drive(flow: EffectFlow[ResultT], context: RunContext) -> FlowResult[ResultT]:
@@ -111,12 +111,12 @@ async def adrive(flow: EffectFlow[ResultT], context: RunContext) -> FlowResult[R
 
 @dataclass(slots=True)
 class _Cycle:
-    """How far a flow is."""
+    """The progress of a flow."""
 
     context: RunContext
     ends_at: float
     about: Mapping[str, Any] = field(default_factory=dict)
-    """What its questions are about, since its start."""
+    """The subject of its model calls, since its start."""
     tally: Tally = field(default_factory=Tally)
     begun: set[str] = field(default_factory=set)
     """The cycles that it said the start of."""
@@ -234,9 +234,9 @@ def _ask_executor(method: str, function: Callable[[], Any], otherwise: Any) -> R
 
 
 def _tell(event: Event, cycle: _Cycle) -> Requests[None]:
-    """Tell the user's callbacks of an event; the time that takes is not the cycle's.
+    """Report an event to the user's callbacks; the time they take doesn't count for the cycle.
 
-    Only of cycles that began in this flow: whoever runs a background job tells of its end.
+    Reports only cycles that began in this flow: the runner of a background job reports its end.
     """
     began, context = time.monotonic(), cycle.context
     if event["type"] in ("observation-start", "buffering-start"):

@@ -4,7 +4,7 @@
 
 starts one over stdio; `memory_server` makes one for an application of your own. It reads what an
 `archive` keeps for one user, chosen by whoever starts or authorizes the server: no tool takes a
-user, and what belongs to others is answered like what does not exist.
+user, and a request for another user's data is answered as if there were none.
 """
 
 from __future__ import annotations
