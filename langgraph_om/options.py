@@ -484,7 +484,7 @@ def system_clock() -> datetime:
 
 
 def _aware(clock: Callable[[], datetime]) -> Callable[[], datetime]:
-    """Wrap a clock so that a time without a zone is an error where it is told."""
+    """Wrap a clock so that a time without a zone raises an error."""
 
     def tell() -> datetime:
         now: object = clock()

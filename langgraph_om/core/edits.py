@@ -96,7 +96,7 @@ class Division:
     wrap: Callable[[str, str], str]
     """Writes the section of a thread, by its id, around a text."""
     rule: str
-    """What a model is told of the sections."""
+    """The description of the sections for a model."""
 
 
 def render_items(items: Sequence[Item], division: Division | None = None) -> str:

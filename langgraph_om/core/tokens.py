@@ -71,7 +71,7 @@ class ViewCounter:
 
     Args:
         counter: The other counter.
-        show: Returns what stands for a message in the Actor's view.
+        show: Returns a message as the Actor sees it.
         rules: Names the rules of `show`; others mean other counts.
     """
 
@@ -89,7 +89,7 @@ class ViewCounter:
         return self.base.count_text(text)
 
     def count_message(self, message: BaseMessage) -> int:
-        """Return the tokens of what stands for a message in the Actor's view."""
+        """Return the tokens of a message as the Actor sees it."""
         return self.base.count_message(self._show(message))
 
 

@@ -198,7 +198,7 @@ class TokenCache(TypedDict):
     """The token counts of the window's messages."""
 
     counter: str
-    """Identity of the counter; another one counts anew."""
+    """Identity of the counter; with another one, all is counted again."""
     counts: dict[str, TokenCount]
     """By message id."""
 
@@ -322,7 +322,7 @@ class RecalledBlock(TypedDict):
     """What was found for the live request, the same in each call of its turn."""
 
     request: str
-    """Id of the live request; for the next one memory searches anew."""
+    """Id of the live request; for the next one, memory searches again."""
     digest: str
     """Of the request's content."""
     text: str
@@ -735,13 +735,13 @@ class JobRequest(TypedDict):
     version: int
     """Of this form."""
     cycle_id: str
-    """The job's id; whoever runs it a second time gets the same result."""
+    """The job's id; a second run of it has the same result."""
     key: str
     """Of jobs with the same key one runs at a time."""
     thread_id: str
     resource_id: str | None
     about: list[str]
-    """Threads that its result tells of."""
+    """Threads that its result covers."""
     operation: Operation
     count: int
     """Observation: how many of the oldest unobserved messages."""
@@ -848,7 +848,7 @@ class Archived(TypedDict):
 
 
 class DeletionFound(TypedDict):
-    """Thread, resource or old messages were deleted from the archive, or it counts them anew."""
+    """Thread, resource or old messages were deleted from the archive, or it counts them again."""
 
     type: Literal["deletion"]
     number: int

@@ -240,7 +240,7 @@ def _choose_fitting(notes: list[_Note], room: int, words: int) -> list[_Note]:
 
     if sum(len(note.item) + 1 for note in notes) <= room:
         return notes
-    # What was done since the user last spoke is done again where no note tells of it.
+    # Work done since the user last spoke is repeated if no observation mentions it.
     spoken = max((note.position for note in notes if note.line.kind == "User"), default=-1)
     kept = [
         note

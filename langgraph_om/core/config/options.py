@@ -252,7 +252,7 @@ EXTRACTORS: Final = (
 )
 
 ACTORS_OWN = "default"
-"""What stands for the model of memory when none is named: the Actor's own."""
+"""A placeholder for memory's model if none is named: the Actor's own."""
 DEFAULT_MODEL = "google/gemini-flash-lite-latest"
 """The model of memory when none is named and no Actor is known: an alias, which does not age."""
 

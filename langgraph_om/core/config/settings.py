@@ -78,11 +78,11 @@ class Parts:
         return self.previews is not None and bool(self.previews.view_rule)
 
     def show(self, message: BaseMessage, key: str) -> BaseMessage:
-        """Return what stands for a message in the Actor's view; mostly the message itself."""
+        """Return a message as the Actor sees it; mostly unchanged."""
         return message if self.previews is None else self.previews.shorten(message, key)
 
     def cut(self, message: BaseMessage, key: str, tokens: int) -> BaseMessage:
-        """Return what stands for a message of more tokens in a view that has to be shorter."""
+        """Return a shorter form of a message that has more tokens than may be shown."""
         return message if self.previews is None else self.previews.cut(message, key, tokens)
 
     def fit(self, room: int) -> Parts:
@@ -123,7 +123,7 @@ class Settings:
     hints: Sequence[str] = ()
     """Names of the hints that the Observer is asked for."""
     shortest_gap: timedelta | None = None
-    """The shortest pause that is told to Actor and Observer; `None`: none is."""
+    """The shortest pause shown to the Actor and the Observer; `None`: none is shown."""
     parts: Parts = NO_PARTS
     """The optional parts that are on."""
     counts_as_actor: bool = False
@@ -152,7 +152,7 @@ class Settings:
         return replace(self, counter=self.parts.count_as_shown(counter))
 
     def count_like(self, record: MemoryRecord) -> Settings:
-        """Return settings that count images as whoever met a thread's Actor did.
+        """Return settings that count images for the provider of a thread's Actor.
 
         The settings themselves where this process has met it, or a person chose the counter.
         """
@@ -187,7 +187,7 @@ class Settings:
         return self if name is None else replace(self, timezone=read_zone(name))
 
     def instruct(self, instruction: str) -> Settings:
-        """Return the settings with something more that the Reflector is told.
+        """Return the settings with an addition to the Reflector's instructions.
 
         Args:
             instruction: Added behind the user's own; nothing where it is empty.

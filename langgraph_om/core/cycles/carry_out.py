@@ -141,7 +141,7 @@ def _build_lost(
 ) -> BufferingFailed:
     """Say that a job is not known here: its process ended, or another one runs it.
 
-    The next one waits for as much growth again, or workers that take turns would each ask anew.
+    The next one waits for as much growth again, or workers that take turns would each ask again.
     """
     pending = record["pending"][operation]
     size = size_of(operation, record, window)
@@ -249,7 +249,7 @@ RUN_OF: Final = "om_thread:"
 
 
 def describe_run(request: JobRequest) -> dict[str, str | bool | None]:
-    """Return what a run says of its job, to whoever looks at runs."""
+    """Return a description of a run's job, for people who look at runs."""
     threads = add_parents([request["thread_id"], *request["about"]])
     return {
         **{RUN_OF + each: True for each in sorted(threads)},

@@ -162,7 +162,7 @@ class Cycle:
 
     @property
     def about(self) -> Sequence[str]:
-        """The threads that its result tells of, beside the one that asked."""
+        """The threads that its result covers, beside the one that asked."""
         record = self.info.record
         told = self.start["thread_ids"]
         return [thread_id for thread_id in told if thread_id != record["thread_id"]]

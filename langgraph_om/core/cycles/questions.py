@@ -336,7 +336,7 @@ def rewrite_answer(cycle: CycleInfo, parsed: ParsedAnswer) -> EffectFlow[ParsedA
 def rewrite_by_hook(
     cycle: CycleInfo, hook: str, texts: Mapping[str, str | None], field: str | None = None
 ) -> EffectFlow[dict[str, Any]]:
-    """Let a hook change each text that there is; it is told which of them it is.
+    """Let a hook change each text, with the name of the text.
 
     Raises:
         ObserverError: When the hook failed or returned something else than text.
@@ -463,7 +463,7 @@ def ask_for_values(
 def _ask(
     info: CycleInfo, asked: AskModel, text: str, wanted: Sequence[AskedValue]
 ) -> Flow[list[ValueAnswer]]:
-    """Ask for values; whatever goes wrong is told in the answers.
+    """Ask for values; the answers report failures.
 
     Where the conversation is too long, what was observed of it is asked about, part by part.
 
@@ -584,7 +584,7 @@ def tell_found(found: Found) -> dict[str, Found]:
 
 
 def announce_hints(info: CycleInfo, at: datetime, hints: Hints) -> list[Event]:
-    """Return the event that tells of a title that an observation suggests."""
+    """Return the event for a title that an observation suggests."""
     titles = info.settings.parts.titles
     return [] if titles is None else titles.announce(info, at, hints)
 

@@ -16,7 +16,7 @@ from langgraph_om.core.record.window import Window
 from langgraph_om.core.wire import MemoryRecord
 
 SHORTEST: Final = timedelta(minutes=10)
-"""The shortest pause that is told, unless the option says another."""
+"""The shortest pause that is shown, unless the option sets another."""
 _MINUTE: Final = timedelta(minutes=1)
 _HOUR: Final = timedelta(hours=1)
 _DAY: Final = timedelta(days=1)

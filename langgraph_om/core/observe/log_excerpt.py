@@ -237,7 +237,7 @@ def _split_items(text: str, counter: TokenCounter) -> list[_Item]:
 def _choose_items(items: Sequence[_Item], budget: int) -> set[int]:
     """Return the numbers of the items to keep.
 
-    The choice is made anew only when a quarter of the budget was written since the last one; until
+    The choice is made again only when a quarter of the budget was written since the last one; until
     then the newest items are added behind it, so that the beginning of what is shown holds still,
     which a provider's cache needs.
     """
