@@ -120,15 +120,6 @@ def test_a_run_that_comes_again_does_nothing(archive: Any) -> None:
     assert len(of_kind(say(agent.graph, on_thread(), turn(3)), "buffering-end")) == 1
 
 
-async def test_a_run_that_is_not_checkpointed_is_not_warned_of(archive: Any) -> None:
-    server = ServerDouble()
-    agent = agent_with(server, archive)
-    first_job(agent)
-    graph = worker_graph(worker(archive)).copy({"checkpointer": None})  # as a server takes it
-    result = await graph.ainvoke(server.runs_given[0]["input"], durability="async")
-    assert result["outcome"] == "done"
-
-
 def first_job(agent: Agent) -> str:
     """Talk until a job was sent, and return its id."""
     for number in range(1, 5):

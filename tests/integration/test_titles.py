@@ -390,23 +390,3 @@ async def test_lists_show_the_title_and_until_then_the_first_words(
     async with client(memory_app(asking.memory, graph=asking.graph)) as web:
         assert f'<a href="memory/t">{said}</a>' in (await web.get("/memory")).text
         assert said in (await web.get("/memory/t")).text
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("Hello", "Hello"),
-        ("  two\n\nlines  ", "two lines"),
-        (
-            "one two three four five six seven eight nine",
-            "one two three four five six seven eight…",
-        ),
-        ("x" * 300, "x" * 60 + "…"),
-        ("in the end, " * 9, "in the end, in the end, in the…"),
-        ([{"type": "image_url", "image_url": {"url": "data:,"}}], None),
-    ],
-)
-def test_the_first_words_are_short(text: Any, words: str | None) -> None:
-    asking = agent(title=RuntimeError("no key"))
-    say(asking.graph, CONFIG, HumanMessage(text))
-    assert record_of(asking.graph, CONFIG).get("title", {}).get("words") == words

@@ -91,14 +91,6 @@ def test_what_is_no_state_or_no_memory_is_named(state: Any, named: str) -> None:
         make_agent("agent", InMemorySaver()).memory.view(state)
 
 
-def test_a_short_talk_is_called_no_compression() -> None:
-    agent = make_agent("agent", InMemorySaver())
-    talk(agent.graph, on_thread(), turns(1))
-    text = str(agent.memory.view(values(agent.graph, on_thread())))
-    assert "compression: none" in text
-    assert "to 1" not in text
-
-
 def test_what_was_evicted_counts() -> None:
     agent = make_agent("plain", InMemorySaver(), archive="sqlite://", evict=True)
     talk(agent.graph, on_thread(), turns(20))

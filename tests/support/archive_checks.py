@@ -424,29 +424,12 @@ WORK_CHECKS = (
 )
 
 
-# What every archive has to do, as checks to run against one's own.
-#
-# Each check takes an archive of its own and uses names that nobody else does. What the checks
-# wrote stays, and jobs that ended a moment ago are forgotten, those of others too: run them on a
-# storage for tests.
-
-
 def archive_conformance(
     make_archive: Callable[[], Any],
 ) -> list[tuple[str, Callable[[], None]]]:
-    """Return the checks that an archive has to pass: their names, and functions that raise.
+    """Return the checks of an archive: their names, and functions that raise.
 
-    The names do not depend on the archive, so that pytest can collect them before there is one:
-
-        CHECKS = [name for name, _ in archive_conformance(MyArchive)]
-
-        @pytest.mark.parametrize("name", CHECKS)
-        def test_archive(name, tmp_path):
-            dict(archive_conformance(lambda: MyArchive(tmp_path)))[name]()
-
-    Args:
-        make_archive: Makes an archive, asked once by each check, which closes it. The archives may
-            share one storage, and it need not be empty.
+    Each asks for an archive of its own, closes it, and uses names that nobody else does.
     """
 
     def bind(check: Callable[[Any, str], None]) -> Callable[[], None]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
-from functools import wraps
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -338,21 +337,7 @@ MESSAGE_CHECKS = (
 )
 
 
-# Checks of an archive: search by words. One that has no `search` passes them all.
-
-
-Check = Callable[[Any, str], None]
-
-
-def where_it_has(method: str, check: Check) -> Check:
-    """Leave a check out where the archive does not have a method that is optional."""
-
-    @wraps(check)
-    def run(archive: Any, name: str) -> None:
-        if hasattr(archive, method):
-            check(archive, name)
-
-    return run
+# Checks of an archive: search by words.
 
 
 def say(*texts: str) -> list[tuple[str, BaseMessage, bool]]:
@@ -500,14 +485,11 @@ def a_search_keeps_to_the_log(archive: Any, name: str) -> None:
     expect(find(archive, "tea", resource_id=name), [], "an empty log")
 
 
-SEARCH_CHECKS = tuple(
-    where_it_has("search", check)
-    for check in (
-        words_of_any_language_are_found,
-        filters_narrow_a_search,
-        a_search_stays_in_its_scope,
-        a_search_follows_the_conversation,
-        a_search_follows_a_branch,
-        a_search_keeps_to_the_log,
-    )
+SEARCH_CHECKS = (
+    words_of_any_language_are_found,
+    filters_narrow_a_search,
+    a_search_stays_in_its_scope,
+    a_search_follows_the_conversation,
+    a_search_follows_a_branch,
+    a_search_keeps_to_the_log,
 )

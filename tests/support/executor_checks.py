@@ -21,20 +21,13 @@ RunJob = Callable[[Mapping[str, Any]], dict[str, Any]]
 def executor_conformance(
     make_executor: Callable[[RunJob], Any],
 ) -> list[tuple[str, Callable[[], None]]]:
-    """Return the checks that an executor has to pass: their names, and functions that raise.
+    """Return the checks of an executor: their names, and functions that raise.
 
     An executor that takes no job at all, since work is done where it is due, passes too.
 
-        CHECKS = [name for name, _ in executor_conformance(MyExecutor)]
-
-        @pytest.mark.parametrize("name", CHECKS)
-        def test_executor(name):
-            dict(executor_conformance(MyExecutor))[name]()
-
     Args:
-        make_executor: Makes an `Executor`, asked once or twice by each check, which closes what it
-            gets. It is given what stands for `memory.run_job`, to be called with a job's request by
-            an executor that does not call `work`. The executors may share one storage of results.
+        make_executor: Makes an `Executor`, asked once or twice by each check. It is given what
+            stands for `memory.run_job`. The executors may share one storage of results.
     """
 
     def bind(check: Callable[[_Probe], None]) -> Callable[[], None]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import gc
 import sqlite3
 import sys
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +18,7 @@ from sqlalchemy import create_engine, event, inspect, text
 from sqlalchemy.pool import StaticPool
 
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.archive.database import Database
-from langgraph_om.archive.tables import VERSION, metadata
+from langgraph_om.archive.tables import VERSION
 from langgraph_om.errors import ArchiveError, ConfigurationError, ObservationalMemoryError
 from support.agents import make_agent, on_thread, talk, turns
 from support.archive_checks import archive_conformance
@@ -284,43 +281,6 @@ def test_a_killed_writer_leaves_nothing(
 # --- The tables ----------------------------------------------------------------------------------
 
 
-def test_the_setup_makes_the_tables_that_the_queries_name(
-    archive: SQLAlchemyArchive, engine: Engine
-) -> None:
-    archive.setup()
-    tables = inspect(engine)
-    made = {name for name in tables.get_table_names() if not name.startswith("om_text_words")}
-    assert made == set(metadata.tables)
-    assert all(name.startswith("om_") for name in metadata.tables)
-    for name, table in metadata.tables.items():
-        made = {each["name"]: each["nullable"] for each in tables.get_columns(name)}
-        assert made.keys() == set(table.columns.keys())
-        keys = tables.get_pk_constraint(name)["constrained_columns"]
-        assert keys == [column.name for column in table.primary_key]
-
-
-def test_those_who_come_at_the_same_moment_wait_for_one(
-    url: str, engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    all_have_looked = threading.Barrier(WORKERS, timeout=120)
-    make_tables = Database._make_tables
-
-    def look_together(self: Database, operation: str) -> None:
-        all_have_looked.wait()
-        make_tables(self, operation)
-
-    monkeypatch.setattr(Database, "_make_tables", look_together)
-
-    def set_up(_: int) -> None:
-        with closing(SQLAlchemyArchive(url)) as archive:
-            archive.setup()
-
-    with ThreadPoolExecutor(WORKERS) as pool:
-        list(pool.map(set_up, range(WORKERS)))
-    with engine.connect() as connection:
-        assert connection.execute(text("SELECT version FROM om_schema")).all() == [(VERSION,)]
-
-
 def test_a_setup_that_fails_makes_nothing(archive: SQLAlchemyArchive, engine: Engine) -> None:
     with engine.begin() as connection:
         connection.execute(text("CREATE TABLE om_jobs (id INTEGER)"))
@@ -399,12 +359,6 @@ def test_reads_use_an_index(read: str, engine: Engine) -> None:
 # --- Opening -------------------------------------------------------------------------------------
 
 
-def test_making_one_opens_nothing(sqlite_file: Path) -> None:
-    SQLAlchemyArchive(f"sqlite:///{sqlite_file}")
-    SQLAlchemyArchive("postgresql://user@127.0.0.1:1/nowhere").close()
-    assert not sqlite_file.exists()
-
-
 @pytest.mark.parametrize(
     ("url", "words"),
     [
@@ -428,14 +382,6 @@ def test_urls_that_can_not_work_are_refused(url: Any, words: str) -> None:
         SQLAlchemyArchive(url)
     assert "`archive` is " in str(error.value)
     assert "secret" not in str(error.value)
-
-
-@pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg"])
-def test_postgresql_goes_by_several_names(scheme: str, postgres_database: str) -> None:
-    url = postgres_database.replace("postgresql", scheme, 1)
-    with closing(SQLAlchemyArchive(url)) as archive:
-        archive.append("t", None, said("a"), after=None, now=NOW)
-        assert shown(archive) == ["a"]
 
 
 def test_nothing_stays_in_a_connection_that_a_pooler_hands_to_others(

@@ -114,24 +114,6 @@ def test_lists_that_grow_at_once_lose_no_item(race: Any) -> None:
     assert sorted(working.get(race(write), "u")["tasks"]) == [*range(2 * ROUNDS)]
 
 
-def test_texts_that_are_written_at_once_lose_no_line(race: Any) -> None:
-    working = WorkingMemory("- Notes:")
-
-    def write(store: BaseStore, number: int) -> None:
-        known = working.get(store, "u")
-        while True:
-            lines = [*(known or "").split("\n"), f"<{number}>"]
-            try:
-                storage.update_stored(working.form, store, "u", "\n".join(lines), known)
-            except storage.ConflictError as conflict:
-                known = conflict.current
-            else:
-                return
-
-    text = working.get(race(write), "u")
-    assert [number for number in range(2 * ROUNDS) if f"<{number}>" not in text] == []
-
-
 def test_nothing_is_left_of_what_was_replaced(open_store: Callable[[], BaseStore]) -> None:
     working, store = WorkingMemory(schema=SCHEMA), open_store()
     for number in range(5):

@@ -141,18 +141,6 @@ def test_it_gives_what_langgraphs_reducer_gives(updates: list[Update]) -> None:
     assert told(messages_reducer([], updates)) == told(theirs)
 
 
-@given(updates_of(), st.data())
-def test_it_does_not_matter_how_updates_are_batched(
-    updates: list[Update], data: st.DataObject
-) -> None:
-    cut = data.draw(st.integers(0, len(updates)))
-    whole = messages_reducer([], updates)
-    assert messages_reducer(messages_reducer([], updates[:cut]), updates[cut:]) == whole
-    single = [message for update in updates for message in update]
-    assert messages_reducer([], [single]) == whole
-    assert messages_reducer(None, single) == whole
-
-
 @given(updates_of(), updates_of())
 def test_what_is_given_is_never_changed(before: list[Update], updates: list[Update]) -> None:
     state = messages_reducer([], before)

@@ -30,8 +30,6 @@ KEY = "sk-" + "proj-" + "a1B2" * 8
         "github_" + "pat_" + "11A_" + "bC2d" * 9,
         "glrt-" + "t1_" + "bC2d" * 5,
         "sk-" + "ant-api03-" + "a_B-" * 20,
-        "SG." + "bC2d" * 5 + "." + "bC2d" * 10,
-        "npm_" + "bC2d" * 9,
         "pypi-" + "AgEI" * 10,
         "lsv2_" + "pt_" + "0a1b" * 8,
         "SK" + "0a1b" * 8,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import contextvars
 import gc
 import threading
@@ -17,7 +16,6 @@ import pytest
 from langgraph_om import (
     BackgroundBuffering,
     ConfigurationError,
-    EstimatingCounter,
     InlineBuffering,
 )
 from langgraph_om.archive import SQLAlchemyArchive
@@ -25,16 +23,6 @@ from support.executor_checks import executor_conformance
 from support.waiting import RESULT, ClaimsLate, Held, eventually
 
 RUN: contextvars.ContextVar[Any] = contextvars.ContextVar("run", default=None)
-
-
-def test_what_counts_and_what_runs_jobs_says_how_it_is_set() -> None:
-    shown = {
-        EstimatingCounter(): "<EstimatingCounter estimate/1>",
-        EstimatingCounter(provider="google"): "<EstimatingCounter estimate/1+google>",
-        BackgroundBuffering(2): "BackgroundBuffering(workers=2, exit_timeout=5.0)",
-        InlineBuffering(): "InlineBuffering()",
-    }
-    assert {it: repr(it) for it in shown} == shown
 
 
 def test_job_is_running_until_its_result_is_there_and_stays_to_be_seen() -> None:
@@ -186,15 +174,6 @@ def test_a_job_that_is_forgotten_while_it_is_claimed_is_done_only_if_asked_again
 def _note(done: list[str], name: str) -> dict[str, Any]:
     done.append(name)
     return RESULT
-
-
-def test_executors_share_one_entry_for_the_exit_of_the_interpreter() -> None:
-    first = BackgroundBuffering()
-    before = atexit._ncallbacks()
-    others = [BackgroundBuffering() for _ in range(20)]
-    assert atexit._ncallbacks() == before
-    assert first.close()
-    assert all(other.close() for other in others)
 
 
 KINDS: dict[str, Any] = {

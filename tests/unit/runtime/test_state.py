@@ -6,14 +6,11 @@ import json
 from typing import Any
 
 import pytest
-from langchain_core.messages import HumanMessage
 from langchain_core.messages.utils import convert_to_openai_messages
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import StateSnapshot
 
-from langgraph_om import ConfigurationError
 from support.agents import make_agent, on_thread, talk, turns
-from support.inside import conversation_of
 
 
 @pytest.fixture(scope="module")
@@ -100,9 +97,3 @@ def test_whole_state_of_a_thread_that_ran_without_memory_is_looked_at() -> None:
     view = made.memory.view(made.graph.get_state(on_thread()))
     assert view.conversation_tokens > 0
     assert "no observations yet" in str(view)
-
-
-@pytest.mark.parametrize("odd", [["hi"], [{"no": "role"}], [HumanMessage("hi"), 3], "hi"])
-def test_what_is_no_message_is_an_error(odd: Any) -> None:
-    with pytest.raises(ConfigurationError, match="`messages` holds"):
-        conversation_of({"messages": odd}, "messages")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -81,40 +79,6 @@ def test_a_quoted_tag_does_not_close_the_answer() -> None:
 )
 def test_nothing_to_observe_is_said_in_the_form(text: str) -> None:
     assert observed(text) == "<observations>(none)</observations>"
-
-
-@pytest.mark.parametrize(
-    ("line", "item"),
-    [
-        ("Tool result search (09:00) [c]: 42 hits", "* 🟢 (09:00) Tool result search: 42 hits"),
-        ("Tool call search: {}", "* 🟢 called search {}"),
-        ("Assistant: your table is reserved", "* 🟢 Assistant: your table is reserved"),
-        ("Assistant Bo (9:04): it has 3 rooms", "* 🟢 (9:04) Bo: it has 3 rooms"),
-        ("User Ann (admin) (9:05): I won", "* 🔴 (9:05) Ann (admin): I won"),
-        ("User: [Image #1: cat.png]", "* 🔴 User: [Image #1: cat.png]"),
-        ("User: 私は猫が好きです。", "* 🔴 User: 私は猫が好きです。"),
-        ("User: Hey. ok. go on with chapter two", "* 🔴 User: go on with chapter two"),
-        ("User: nice weather. My cat is 4.", "* 🔴 User: My cat is 4."),
-        ("User: My cat is 4. Do you like cats too?", "* 🔴 User: My cat is 4."),
-        ("User: Oh well. Which cat is the oldest?", "* 🟡 User: Which cat is the oldest?"),
-        ("User: Dr. Moss saw him. All good.", "* 🔴 User: Dr. Moss saw him."),
-        ("User: No milk in the house since Monday", "* 🔴 User: No milk in the house since Monday"),
-    ],
-)
-def test_single_lines(line: str, item: str) -> None:
-    assert observed(f"<conversation>\n{line}\n</conversation>").split("\n")[1] == item
-
-
-def test_the_last_conversation_counts_and_text_blocks_are_joined() -> None:
-    blocks: list[str | dict[str, Any]] = [
-        {"type": "text", "text": "<conversation>\nUser: I sold the boat\n</conversation>"},
-        {"type": "image", "url": "https://example.com/cat.png"},
-        {"type": "text", "text": "<conversation>\nUser: I bought a car"},
-        "</conversation>",
-    ]
-    answer = ExtractiveObserver().reply([HumanMessage(blocks), HumanMessage("Keep to the form.")])
-    assert "I bought a car" in answer
-    assert "boat" not in answer
 
 
 def test_a_title_is_given_when_asked_for() -> None:

@@ -11,13 +11,8 @@ from langchain_core.messages.tool import tool_call
 from langchain_core.runnables import RunnableConfig
 
 from langgraph_om.testing import (
-    ExtractiveReflector,
     ScriptedChatModel,
 )
-from support.driving import drive
-from support.editing import TALK, long_log
-from support.inside import EstimatingCounter, ReflectorInput, parse_edits, reflect
-from support.rendering import divide
 from support.scripts import call, merged
 
 OBSERVER: RunnableConfig = {
@@ -96,42 +91,6 @@ async def test_the_sum_of_the_stream_is_the_scripted_message(message: AIMessage)
     assert ScriptedChatModel(message).invoke("hi") == expected
 
 
-def test_text_streams_word_by_word_and_tool_calls_in_pieces() -> None:
-    chunks = list(ScriptedChatModel(MESSAGES[5]).stream("hi"))
-    assert [chunk.content for chunk in chunks if chunk.content] == ["Let", " me", " look."]
-    assert len(list(ScriptedChatModel("Let me look.").stream("hi"))) == 3
-    parts = [part for chunk in chunks for part in chunk.tool_call_chunks]
-    assert [part["name"] for part in parts if part["name"]] == ["search", "search"]
-    assert len([part for part in parts if part["index"] == 0]) > 3
-    assert {part["args"] for part in parts if part["index"] == 1} == {"", "{}"}
-
-
 def test_streaming_can_be_switched_off() -> None:
     chunks = list(ScriptedChatModel("two words", disable_streaming=True).stream("hi"))
     assert [chunk.content for chunk in chunks] == ["two words"]
-
-
-COUNTER = EstimatingCounter()
-LOG = [{**group, "tokens": COUNTER.count_text(group["text"])} for group in long_log(10)]
-TOTAL = sum(group["tokens"] for group in LOG)
-
-
-def test_an_extractive_reflector_edits_numbered_items() -> None:
-    for log_or_talk in (TALK, LOG):
-        log = [{**group, "tokens": COUNTER.count_text(group["text"])} for group in log_or_talk]
-        total = sum(group["tokens"] for group in log)
-        request = ReflectorInput(log, target=total * 2 // 3)
-        model = ExtractiveReflector()
-        run = drive(reflect(request, COUNTER), lambda call: model.reply(call.messages))  # noqa: B023
-        assert len(run.effects) == 1
-        assert run.result.tokens < request.target * 1.03
-    assert parse_edits(ExtractiveReflector().reply(run.effects[0].messages))
-
-
-def test_an_extractive_reflector_edits_each_thread_for_itself() -> None:
-    log = [{**group, "thread_id": "ab"[at % 2]} for at, group in enumerate(LOG)]
-    request = ReflectorInput(log, target=TOTAL * 2 // 3, division=divide())  # type: ignore[arg-type]
-    model = ExtractiveReflector()
-    run = drive(reflect(request, COUNTER), lambda call: model.reply(call.messages))
-    assert {group["thread_id"] for group in run.result.groups if group["text"]} == {"a", "b"}
-    assert run.result.tokens < request.target

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import doctest
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +25,7 @@ from langgraph_om.errors import ConfigurationError
 from langgraph_om.testing import ScriptedChatModel, check_message_sequence, checks, offline
 from langgraph_om.testing import extractive as extractive_observer
 from langgraph_om.testing import extractive as extractive_reflector
-from support.scripts import call, merged, result, search
+from support.scripts import call, merged, result
 
 if TYPE_CHECKING:
     Model = Runnable[LanguageModelInput, AIMessage]
@@ -114,34 +112,6 @@ def test_usage_is_made_up_from_characters_unless_scripted() -> None:
         "total_tokens": 30,
     }
     assert model.invoke("hi").usage_metadata == usage
-
-
-def test_threads_share_one_script_without_losing_or_doubling_a_reply() -> None:
-    replies = [str(number) for number in range(200)]
-    model = ScriptedChatModel(replies)
-    with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(lambda _: model.invoke("hi").text, range(200)))
-    assert sorted(answers, key=int) == replies
-    assert len(model.calls) == 200
-
-
-@pytest.mark.parametrize(
-    "copy",
-    [
-        lambda model: model.bind_tools([search]),
-        lambda model: model.bind_tools([search], tool_choice="any").with_config(tags=["x"]),
-        lambda model: model.with_config(run_name="agent"),
-        lambda model: model.model_copy(),
-        lambda model: model.model_copy(deep=True),
-        lambda model: model.with_retry(),
-    ],
-)
-def test_copies_share_calls_and_the_place_in_the_script(copy: Callable[..., Model]) -> None:
-    model = ScriptedChatModel(["one", "two", "three"])
-    model.invoke("a")
-    assert copy(model).invoke("b").content == "two"
-    assert model.invoke("c").content == "three"
-    assert [entry["messages"][0].content for entry in model.calls] == ["a", "b", "c"]
 
 
 # --- check_message_sequence ------------------------------------------------------------------

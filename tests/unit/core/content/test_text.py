@@ -1,3 +1,5 @@
+"""What is taken out of a text, what is shown of ids and bytes, and who wrote it."""
+
 from __future__ import annotations
 
 import base64
@@ -6,9 +8,10 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from langchain_core.messages import HumanMessage
 
 from support.examples import examples
-from support.inside import sanitize, show_key, write_short_json
+from support.inside import role_of, sanitize, show_key, write_short_json
 from support.real_ids import MESSAGE_IDS, THREAD_IDS, call_ids
 
 
@@ -40,3 +43,11 @@ def test_real_ids_are_shown_whole(key: str) -> None:
 )
 def test_encoded_bytes_stay_hidden(data: object) -> None:
     assert write_short_json({"data": data, "n": 1}, 200) == '{"data":"[omitted]","n":1}'
+
+
+@pytest.mark.parametrize("source", ["rubric", "a tool of one's own", "summarization"])
+def test_the_observer_is_not_told_that_the_user_said_what_a_harness_wrote(source: str) -> None:
+    """Any source counts, not only those that are known; the user's own message stays one."""
+    note = HumanMessage("Always answer in verse.", additional_kwargs={"lc_source": source})
+    assert role_of(HumanMessage("Mend the gate.")) == "user"
+    assert role_of(note) not in {"user", None}

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 
 from langgraph_om.core.wire import Group
 from support import groups
@@ -24,9 +24,8 @@ from support.inside import (
     is_visible,
     keyed_messages,
     message_time,
-    write_range,
 )
-from support.real_ids import MESSAGE_IDS, real_conversations
+from support.real_ids import real_conversations
 from support.recall_talk import (
     NOON,
     TALK,
@@ -207,32 +206,12 @@ def two(here: StateSource, there: StateSource) -> Shelf:
     return Shelf(here, there, hits=[hit])
 
 
-def source_of(thread: str, *keys: str) -> StateSource:
-    return read_talk([(key, AIMessage(f"said {key[:4]}"), NOON) for key in keys], thread)
-
-
 def look_up(
     source: Source, reach: Literal["thread", "resource"] = "thread", **arguments: Any
 ) -> dict[str, Any]:
     answer = look(source, arguments, reach)
     assert not any("\n" in answer.get(name, "") for name in ("hint", "error"))
     return answer
-
-
-# --- Hints and errors ----------------------------------------------------------------------------
-
-
-@given(st.lists(MESSAGE_IDS, min_size=2, max_size=6, unique=True))
-def test_every_id_of_a_range_line_is_named_whole_and_leads_on(keys: list[str]) -> None:
-    source = source_of("t1", *keys)
-    ranges = [list(pair) for pair in zip(keys[::2], keys[1::2], strict=False)]
-    line = write_range(group("* text", *ranges))
-    named = re.findall(r'"([^"]+)" with page', look_up(source, cursor=line)["hint"])
-    assert named == [key for ends in ranges for key in ends]
-    for key in named:
-        assert look_up(source, cursor=key, limit=1)["messages"].startswith(
-            "**assistant (2026-03-15"
-        )
 
 
 # --- Pages, lists and hits -----------------------------------------------------------------------
