@@ -185,14 +185,6 @@ def test_a_state_of_plain_mappings_is_read() -> None:
     assert messages_reducer([*TALK[:2], *plain(TALK[2:])], []) == TALK
 
 
-def test_a_dumped_message_keeps_all_it_had() -> None:
-    merged = messages_reducer([], plain(TALK))
-    assert plain(merged) == plain(TALK)
-    assert merged[2].usage_metadata == ANSWER.usage_metadata
-    assert merged[2].invalid_tool_calls == ANSWER.invalid_tool_calls
-    assert merged[3].artifact == {"page": 2}
-
-
 @pytest.mark.parametrize("state", [TALK, plain(TALK)], ids=["messages", "mappings"])
 def test_a_mapping_removes_a_message(state: list[Any]) -> None:
     merged = messages_reducer(state, [[{"type": "remove", "id": "a"}]])

@@ -58,22 +58,6 @@ def test_memory_roles_without_a_script_say_so_and_the_call_is_recorded(role: str
     assert [entry["role"] for entry in model.calls] == [role]
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"actor": 5},
-        {"actor": ["fine", None]},
-        {"observer": [int]},
-        {"delay": -1},
-        {"delay": float("nan")},
-        {"observers": ["typo"]},
-    ],
-)
-def test_what_can_not_be_meant_is_refused_by_name(options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=next(iter(options))):
-        ScriptedChatModel(**options)
-
-
 def test_failures_are_raised_recorded_and_followed_by_the_next_reply() -> None:
     error = RuntimeError("overloaded")
     model = ScriptedChatModel([error, TimeoutError, "back"])

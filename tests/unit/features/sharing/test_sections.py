@@ -247,11 +247,6 @@ def test_thinking_that_is_not_closed_does_not_hide_whose_section_it_is() -> None
     assert not parse_sections(text, ["A"]).threads
 
 
-def test_without_tags_prose_is_nobodys_memory() -> None:
-    text = "I can't do that. Instead I can:\n- 🔴 summarise\n- translate"
-    assert parse_sections(text, ["A"]).status == "malformed"
-
-
 # --- The log -------------------------------------------------------------------------------------
 
 
