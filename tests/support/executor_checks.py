@@ -10,9 +10,9 @@ from functools import partial
 from typing import Any, Final
 from uuid import uuid4
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 """Seconds that a check waits for a job."""
-AT_ONCE = 5.0
+AT_ONCE = 60.0
 """Seconds within which a call that does not wait returns, on a slow machine too."""
 
 RunJob = Callable[[Mapping[str, Any]], dict[str, Any]]

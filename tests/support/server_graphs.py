@@ -91,7 +91,7 @@ om_worker = build_worker(ARCHIVE, runner_of(memory).run_request, LEASE)
 def _ask(request: JobRequest) -> Any:
     """Have the process that runs the checks say what the job comes to."""
     url = os.environ["OM_CHECKS"]
-    with urllib.request.urlopen(f"{url}/{request['cycle_id']}", timeout=30) as answer:  # noqa: S310
+    with urllib.request.urlopen(f"{url}/{request['cycle_id']}", timeout=120) as answer:  # noqa: S310
         return json.load(answer)
 
 

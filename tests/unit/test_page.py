@@ -223,7 +223,7 @@ def test_a_browser_reads_the_same_text_and_runs_nothing(tmp_path: Path) -> None:
     path = tmp_path / "memory.html"
     PERSON.view({"om": own, "messages": []}).to_html(path)
     command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", str(path)]
-    seen = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout  # noqa: S603
+    seen = subprocess.run(command, capture_output=True, text=True, check=True, timeout=250).stdout  # noqa: S603
     assert Reader(seen).text.split() == Reader(path.read_text("utf-8")).text.split()
     assert "User lives in Lyon" in seen
 
@@ -241,7 +241,7 @@ def test_the_rules_of_a_notebook_do_not_break_its_labels(tmp_path: Path) -> None
         encoding="utf-8",
     )
     command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", str(path)]
-    seen = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout  # noqa: S603
+    seen = subprocess.run(command, capture_output=True, text=True, check=True, timeout=250).stdout  # noqa: S603
     assert float(seen.partition("<title>")[2].partition("<")[0]) < 30  # one line
 
 

@@ -107,7 +107,7 @@ async def test_a_missing_tier_in_the_background_fails_the_job_alone() -> None:
         too_small, observation={"message_tokens": 1000, "buffer_tokens": 300}, clock=Clock()
     )
     first = memory.step(None, SAID, thread_id="t")
-    assert memory.flush(10)
+    assert memory.flush(60)
     result = memory.step(first.record, [*SAID, HumanMessage("And?", id="h9")], thread_id="t")
     assert "data-om-buffering-failed" in [part["type"] for part in result.events]
     assert not result.aborted
