@@ -55,9 +55,7 @@ def number_items(
 ) -> list[Item]:
     """Return the items of a log, numbered thread by thread, the quietest thread first.
 
-    Args:
-        shown: What the model is shown of each group, where that is not its text. An item that it
-            leaves out has no number.
+    An item that `shown` leaves out of its group has no number.
     """
     items: list[Item] = []
     for index in order_groups(groups):
@@ -100,11 +98,7 @@ class Division:
 
 
 def render_items(items: Sequence[Item], division: Division | None = None) -> str:
-    """Write items with their numbers and sizes, under their days.
-
-    Args:
-        division: How they are shown thread by thread; `None`: without sections.
-    """
+    """Write items with their numbers and sizes, under their days."""
     if division is None:
         return "\n".join(_write_lines(items))
     sections: dict[str | None, list[Item]] = {}

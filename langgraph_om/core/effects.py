@@ -251,11 +251,7 @@ class CallReply:
         return "it did not return in time" if is_late else type(self.error).__name__
 
     def unwrap(self) -> Any:
-        """Return the value.
-
-        Raises:
-            Exception: What the function raised.
-        """
+        """Return the value, or raise the error."""
         if self.error is not None:
             raise self.error
         return self.value
@@ -288,11 +284,7 @@ def stops_run(error: BaseException) -> bool:
 
 
 def call_function(function: Callable[[], Any], name: str) -> Requests[Any]:
-    """Call a function, and return what it returns.
-
-    Raises:
-        Exception: What it raises.
-    """
+    """Call a function, and return what it returns."""
     reply: CallReply = yield Call(function, name)
     return reply.unwrap()
 
@@ -300,11 +292,7 @@ def call_function(function: Callable[[], Any], name: str) -> Requests[Any]:
 def call_graph(
     method: Callable[..., Any], amethod: Callable[..., Any], *arguments: Any, **options: Any
 ) -> Requests[Any]:
-    """Call a method of a compiled graph or a checkpointer, in the form that fits the run.
-
-    Raises:
-        Exception: What it raises.
-    """
+    """Call a method of a compiled graph or a checkpointer, in the form that fits the run."""
     reply: CallReply = yield CallGraph(method, amethod, arguments, options)
     return reply.unwrap()
 

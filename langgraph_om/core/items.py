@@ -188,12 +188,7 @@ def is_protected(group: Mapping[str, object]) -> bool:
 
 
 def keep_protected(read: Sequence[Group], written: Sequence[Group]) -> list[Group]:
-    """Return what takes the place of groups, with those that nobody else may change.
-
-    Args:
-        read: The groups that are replaced, in log order.
-        written: What a reflection made of them, whatever that is.
-    """
+    """Return what takes the place of groups, with those that nobody else may change."""
     own = {group["id"]: group for group in read if is_protected(group)}
     if not own or [group for group in written if group["id"] in own] == list(own.values()):
         return list(written)

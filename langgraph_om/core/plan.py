@@ -85,11 +85,7 @@ def plan(
     now: datetime,
     parts: Parts = NO_PARTS,
 ) -> Decision:
-    """Decide what memory does next.
-
-    Args:
-        now: The current time; a later one never turns work into no work.
-    """
+    """Decide what memory does next; a later time never turns work into no work."""
     if not thresholds.observes:
         return PROCEED
     if has_tripped(record, window):
@@ -106,13 +102,9 @@ def plan(
 
 
 def plan_the_rest(record: MemoryRecord, window: Window, thresholds: Thresholds) -> Decision:
-    """Decide what is next where a session ends and all of it shall be observed, however little.
+    """Decide what is next when a session ends and all of it shall be observed.
 
     Whoever asks for it does not wait for growth after a failure.
-
-    Returns:
-        To activate all chunks, to observe a batch of messages, to bring the log below its
-        threshold, or to proceed where nothing is left to do.
     """
     if not thresholds.observes:
         return PROCEED
@@ -148,13 +140,7 @@ _BACK_OFF = (0.1, 0.2, 0.4, 0.8)
 
 
 def back_off(failures: int, tokens: int, threshold: int) -> int:
-    """Return the size at which an operation is tried again, in tokens.
-
-    Args:
-        failures: Failures in a row, this one included; 1 or more.
-        tokens: The size at which it failed, in tokens.
-        threshold: The size at which it is due, in tokens.
-    """
+    """Return the size at which an operation is tried again, after one failure or more in a row."""
     share = _BACK_OFF[min(failures, len(_BACK_OFF)) - 1]
     return tokens + max(1, round(threshold * share))
 

@@ -196,12 +196,7 @@ def _read_part(part: Part) -> str:
 
 
 def cut_excerpt(text: str, words: Sequence[str], characters: int = EXCERPT_CHARACTERS) -> str:
-    """Return the stretch of a text that holds the most different words; `…` marks what is cut.
-
-    Args:
-        words: The words to look for, as `query_words` gives them.
-        characters: About how long the stretch is.
-    """
+    """Return the stretch of a text that holds the most different words; `…` marks what is cut."""
     text = sanitize(text).strip()
     if len(text) <= characters:
         return text
@@ -293,11 +288,7 @@ class WordWeights:
         return cls(weights, sum(weights.values()))
 
     def score_counts(self, counts: Mapping[str, int], length: int, average_length: float) -> float:
-        """Return how well a text matches: 0 not at all, near 1 when it holds every word often.
-
-        Args:
-            counts: How often it holds words of the query; others may be left out or 0.
-        """
+        """Return how well a text matches: 0 not at all, near 1 when it holds every word often."""
         if not self.total or not length:
             return 0.0
         damping = SATURATION * (1 - LENGTH_SHARE + LENGTH_SHARE * length / max(1.0, average_length))
@@ -332,12 +323,7 @@ def rank_texts(query: Sequence[str], texts: Sequence[Sequence[str]]) -> list[tup
 
 
 def fuse(rankings: Sequence[Sequence[str]], weights: Sequence[float]) -> list[str]:
-    """Join rankings by reciprocal rank fusion: what several of them put in front comes first.
-
-    Args:
-        rankings: Names, the best first.
-        weights: How much each ranking counts.
-    """
+    """Join rankings by reciprocal rank fusion: what several of them put in front comes first."""
     scores: dict[str, float] = {}
     for ranking, weight in zip(rankings, weights, strict=True):
         for place, name in enumerate(dict.fromkeys(ranking), start=1):
@@ -390,11 +376,7 @@ def name_calls(messages: Iterable[BaseMessage]) -> dict[str, str]:
 
 
 def tools_in(parts: Iterable[Part], calls: Mapping[str, str]) -> set[str]:
-    """Return the tools that a message of these parts calls or is a result of.
-
-    Args:
-        calls: The tools of calls, by their ids; a result often has the id alone.
-    """
+    """Return the tools that a message calls or is a result of; a result may have the id alone."""
     found: set[str] = set()
     for part in parts:
         if part.kind.startswith("tool-"):
@@ -434,11 +416,7 @@ def search_texts(
     groups: Sequence[Group],
     wanted: Filter,
 ) -> list[FoundText]:
-    """Search messages and observations that are at hand; return what was found, the best first.
-
-    Args:
-        messages: Per message its key, the message, and when it was said.
-    """
+    """Search messages (key, message, time) and observations; return the best hits first."""
     words = query_words(query)
     if not words:
         return []

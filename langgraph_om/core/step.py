@@ -193,12 +193,7 @@ def build_status(
     step: int,
     actor: ActorWindow | None = None,
 ) -> StatusData:
-    """State both windows: the `data` of `data-om-status`.
-
-    Args:
-        step: The agent's step since the newest human message, 0-based.
-        actor: How long a prompt the Actor's model reads; `None` where nobody has said.
-    """
+    """State both windows: the `data` of `data-om-status`."""
     observations = log_tokens(record)
     status: StatusData = {
         "windows": {
@@ -263,11 +258,7 @@ def _read_buffer_status(
 
 
 def describe_trim(record: MemoryRecord, window: Window, view: View, limit: int) -> ViewTrimmed:
-    """Return the event that says what a view leaves out.
-
-    Args:
-        limit: Tokens that it has to keep to.
-    """
+    """Return the event that says what a view leaves out to keep to so many tokens."""
     dropped = view.left.messages
     left_out = [entry for entry in window.entries[:dropped] if entry.key != window.request]
     return {
@@ -296,11 +287,7 @@ def count_new(
     gone: Sequence[str],
     first_look: bool,
 ) -> list[Event]:
-    """Note the tokens of new window messages, and when those were first seen that arrived now.
-
-    Args:
-        gone: From `list_gone`.
-    """
+    """Note the tokens of new window messages, and when those that arrived now were first seen."""
     known = record["token_cache"]["counts"]
     counts = _list_counts(settings, record, window)
     stamps = {
@@ -343,9 +330,6 @@ def find_lost(
 
     Only those before others that are still there: the last ones go when an answer is asked for
     again.
-
-    Args:
-        gone: From `list_gone`.
     """
     if not gone:
         return []
@@ -416,13 +400,8 @@ def inspect(  # noqa: C901, PLR0912 all that a step does, in order
     """Inspect the conversation before a model call, and decide what is due.
 
     Args:
-        step: What is known; it has what was found then. Where it is final, nothing is decided.
         must_proceed: Whether there is no room left for work (few supersteps remain).
         buffering_waits: Whether the Actor goes on only after the buffering that is due.
-
-    Raises:
-        ConfigurationError: When a log is to be shared and the run does not say with whom, or the
-            archive says that the thread belongs to another resource.
     """
     _note_zone(step)
     parts = step.settings.parts
@@ -520,11 +499,7 @@ def peek_pending(record: MemoryRecord) -> EffectFlow[dict[Operation, JobState]]:
 
 
 def count_and_collect(step: Step, jobs: Mapping[Operation, JobState] | None = None) -> None:
-    """Count what is new and take in what is done; decide nothing.
-
-    Args:
-        jobs: Per pending operation, what the executor knows of the job.
-    """
+    """Count what is new and take in what is done; decide nothing."""
     settings = step.settings
     is_new = not step.record["id"]
     step.apply(_open_record(settings, step.record, step.identity))

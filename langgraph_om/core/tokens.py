@@ -67,13 +67,7 @@ class TokenCounter(Protocol):
 
 
 class ViewCounter:
-    """Counts messages as the Actor is shown them, and texts as another counter does.
-
-    Args:
-        counter: The other counter.
-        show: Returns a message as the Actor sees it.
-        rules: Names the rules of `show`; others mean other counts.
-    """
+    """Counts messages as `show` has the Actor see them; `rules` names what `show` does."""
 
     def __init__(
         self, counter: TokenCounter, show: Callable[[BaseMessage], BaseMessage], rules: str

@@ -321,10 +321,10 @@ def render_memory(
     note = _note_left_out(settings, record, left)
     if left.texts:
         record = {**record, "log": left.select(record["log"])}
-    apart = _write_apart(record)
-    apart = {name: text for name, text in apart.items() if name not in left.sections}
+    apart = {STANDING: write_rules(record), "pinned": write_pinned(record)}
+    apart = {name: text for name, text in apart.items() if text and name not in left.sections}
     log = select_log(record["log"])
-    groups = _select_groups(log)
+    groups = [group for group in log if group["text"]]  # the others held nothing worth noting
     framing = _frame(settings, record, groups)
     if not (log or note or apart or framing.is_needed):
         return MemoryText(_tell_of_recall(settings, record, has_memory=False))
@@ -363,12 +363,6 @@ def _note_left_out(settings: Settings, record: MemoryRecord, left: LeftOut) -> s
     return fill("shortened_log", count=str(count), how=how) if count else ""
 
 
-def _write_apart(record: MemoryRecord) -> dict[str, str]:
-    """Return what is shown of the memory apart from the log, by the names of the parts."""
-    blocks = {STANDING: write_rules(record), "pinned": write_pinned(record)}
-    return {name: block for name, block in blocks.items() if block}
-
-
 def _tell_of_recall(settings: Settings, record: MemoryRecord, *, has_memory: bool) -> str:
     recall = settings.parts.recall
     return "" if recall is None else recall.instructions(record, has_memory=has_memory)
@@ -401,11 +395,6 @@ def _render_log(
     if frames[-1]:
         end = f"{frames[-1]}\n\n{end}"
     return [*blocks, Block(end, count(end))]
-
-
-def _select_groups(log: Sequence[Group]) -> list[Group]:
-    """Return the groups with a text; the messages of the others held nothing worth noting."""
-    return [group for group in log if group["text"]]
 
 
 @lru_cache(maxsize=1024)  # each call of the Actor shows them, as they never change

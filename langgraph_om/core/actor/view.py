@@ -220,11 +220,7 @@ class Fitting:
         return view
 
     def keep_to(self, view: View, most: int, *, cuts: bool = False) -> View:
-        """Return the view of which all parts together keep to so many tokens, as far as that goes.
-
-        Args:
-            cuts: Whether enormous messages are cut first.
-        """
+        """Return the view within so many tokens in all, long messages cut first with `cuts`."""
         leave_messages = partial(self._leave_messages, stop=len(self.window.entries))
         stages = (_cut_messages, leave_messages, self._leave_observations)
         for find_ways in stages if cuts else stages[1:]:
@@ -407,11 +403,7 @@ class ShownMessages(NamedTuple):
 
 
 def select_shown(messages: Sequence[BaseMessage], window: Window, dropped: int) -> ShownMessages:
-    """Select the messages of a view, in their order.
-
-    Args:
-        dropped: How many of the window's are left out.
-    """
+    """Select the messages of a view but for the oldest ones, in their order."""
     at, calls = window.find(window.request), _find_missing_calls(window, dropped, messages)
     return ShownMessages(
         dropped,

@@ -163,11 +163,7 @@ def times_of(
     timezone: tzinfo,
     custom: MessageTime | None = None,
 ) -> list[datetime | None]:
-    """Tell when each of these messages was written, by the rule of this file.
-
-    Args:
-        stamps: By key, the ISO times at which messages were first seen.
-    """
+    """Tell when each of these messages was written, by the rule of this file."""
     own = [find_own_time(each, timezone, custom) for _, each in messages]
     seen = [_read_time(stamps.get(key), timezone) for key, _ in messages]
     filled = [of_itself or stamp for of_itself, stamp in zip(own, seen, strict=True)]
@@ -265,11 +261,7 @@ def describe_day(day: date, today: date) -> str:
 
 
 def write_gap(previous: date, following: date) -> str | None:
-    """Return the line that states the time between two headings, such as `[3 days later]`.
-
-    Returns:
-        The line, or `None` when the second date is not at least two days later.
-    """
+    """Return a line such as `[3 days later]`; `None` for less than two days."""
     days = (following - previous).days
     return None if days < _MIN_GAP_DAYS else f"[{describe_duration(days, years=False)} later]"
 

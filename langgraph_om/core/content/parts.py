@@ -455,11 +455,7 @@ def _attachment(part: Part) -> Attachment:
 
 
 def is_profiled(attachment: Attachment, profile: Mapping[str, Any] | None) -> bool:
-    """Return whether a model takes an attachment as far as its profile says.
-
-    Args:
-        profile: What is known of the model; one without a word on inputs rules nothing out.
-    """
+    """Return whether a model takes an attachment, as far as its profile says."""
     if attachment.kind == "image":
         is_usual = attachment.mime in _COMMON_IMAGES or bool(attachment.url)
     else:
@@ -482,15 +478,7 @@ def with_attachments(
     attachments: Sequence[Attachment],
     accepts: Callable[[Attachment], bool],
 ) -> list[BaseMessage]:
-    """Put a question together for a model: the attachments it takes stand after the transcript.
-
-    Args:
-        messages: The question as text.
-        attachments: What is attached to the messages in it, oldest first.
-
-    Returns:
-        The question; as it was when there is nothing that this model takes.
-    """
+    """Put a question together for a model: the attachments it takes stand after the transcript."""
     taken = [each for each in attachments if accepts(each)]
     at = next((n for n, each in enumerate(messages) if isinstance(each, HumanMessage)), None)
     if not taken or at is None or not isinstance(messages[at].content, str):

@@ -75,16 +75,7 @@ def take_in_results(
     states: Mapping[Operation, JobState],
     now: datetime,
 ) -> list[Event]:
-    """Take in the results of pending jobs.
-
-    Args:
-        states: Per operation, what the executor knows of the pending job.
-
-    Returns:
-        One event for each job that is over: its result where that still fits, with what features
-        say of it; else a failure that says `superseded`, `stale`, `abandoned`, `overtaken` or
-        `lost`.
-    """
+    """Return one event for each pending job that is over: its result if it fits, else why not."""
     events: list[Event] = []
     # A copied thread collects the job of the thread it was copied from.
     here = {"record_id": record["id"], "thread_id": record["thread_id"]}
@@ -195,13 +186,11 @@ def discarded_event(
     *,
     paid: Mapping[str, Any] | None = None,
 ) -> BufferingFailed:
-    """Build the `buffering-failed` event for a job or a result that cannot be used.
-
-    It does not count as a failure of the model.
+    """Build the event for a job that is of no use, which is no failure of the model.
 
     Args:
         why: One word that names the case, a colon, and the reason.
-        paid: What says how long the work took and what it cost, where no other event does.
+        paid: How long the work took and what it cost, if no other event says so.
     """
     said = {key: paid[key] for key in ("duration_ms", "usage") if paid and paid.get(key)}
     said |= {"operation": operation, "cycle_id": job["cycle_id"], "tokens": job["tokens"]}
@@ -312,11 +301,7 @@ def run_job(job: Cycle) -> EffectFlow[None]:
 def wait_or_work(
     settings: Settings, record: MemoryRecord, window: Window, decision: Decision, now: datetime
 ) -> EffectFlow[None]:
-    """Observe or reflect while the turn waits; a job that is at work on it is waited for first.
-
-    Raises:
-        ObserverError: When nothing came of it, with `on_error="raise"`.
-    """
+    """Observe or reflect while the turn waits, after a job that is at work on it."""
     operation = decision.operation
     pending = record["pending"].get(operation)
     if pending is not None:
@@ -410,11 +395,7 @@ def _activate_reflection(
 def carry_out(
     settings: Settings, record: MemoryRecord, window: Window, decision: Decision, now: datetime
 ) -> EffectFlow[None]:
-    """Carry out a decision, waiting for what it needs; the events change memory when folded.
-
-    Raises:
-        ObserverError: When nothing came of it, with `on_error="raise"`.
-    """
+    """Carry out a decision, waiting for what it needs; the events change memory when folded."""
     if decision.kind == "activate":
         yield from activate(settings, record, window, decision, now)
     elif decision.kind == "buffer":
@@ -435,11 +416,10 @@ def describe_job(
     *,
     cycle_id: str | None = None,
 ) -> Cycle:
-    """Describe the cycle, which runs ahead, that a decision to buffer asks for.
+    """Describe the cycle that a decision to buffer asks for.
 
     Args:
-        cycle_id: The id of a job about other threads that was asked for already; these may have
-            gone on since.
+        cycle_id: The id of a job about other threads that was asked for before.
     """
     sharing = settings.parts.sharing
     if decision.operation == OTHERS and sharing is not None:

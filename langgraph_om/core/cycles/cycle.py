@@ -169,11 +169,7 @@ class Cycle:
 
 
 def guard(info: CycleInfo, work: EffectFlow[ResultT]) -> EffectFlow[ResultT]:
-    """Do the work of a cycle; an error of the code that it runs is logged, and fails the cycle.
-
-    Raises:
-        ObserverError: When nothing came of it.
-    """
+    """Do the work of a cycle; an error of the code that it runs is logged, and fails the cycle."""
     try:
         return (yield from work)
     except Exception as error:
@@ -186,31 +182,21 @@ def guard(info: CycleInfo, work: EffectFlow[ResultT]) -> EffectFlow[ResultT]:
         raise ObserverError(msg) from error
 
 
-def _do_work(cycle: Cycle) -> EffectFlow[CycleEnded]:
-    return (yield from guard(cycle.info, cycle.work))
-
-
 def run_blocking(
     cycle: Cycle, size: int, last_message: str | None
 ) -> EffectFlow[CycleEnded | None]:
-    """Run a cycle while the turn waits.
+    """Run a cycle while the turn waits, and return its end; `None` if nothing came of it.
 
     A question that no tier of a `ModelByInputTokens` covers ends the turn: the next will not fit
     either.
 
     Args:
-        size: How large is by now what the operation is about, in tokens.
-
-    Returns:
-        The event with which it ended; `None` when nothing came of it.
-
-    Raises:
-        ObserverError: When nothing came of it, with `on_error="raise"`.
+        size: How many tokens the operation is about by now.
     """
     info = cycle.info
     yield cycle.start
     try:
-        end = yield from _do_work(cycle)
+        end = yield from guard(info, cycle.work)
     except ObserverError as error:
         tally: Tally = yield ReadTally()
         partial = error.observations or None
@@ -230,7 +216,7 @@ def run_blocking(
 def run_ahead(cycle: Cycle) -> EffectFlow[CycleEnded]:
     """Run a cycle ahead of need, and return the event with which it ends, well or not."""
     try:
-        return (yield from _do_work(cycle))
+        return (yield from guard(cycle.info, cycle.work))
     except ObserverError as error:
         tally: Tally = yield ReadTally()
         return cycle.info.fail(tally, error, observations=error.observations or None)

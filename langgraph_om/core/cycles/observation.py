@@ -116,13 +116,7 @@ def build_groups(
     thread_id: str,
     at: str,
 ) -> list[Group]:
-    """Return what an observation becomes in the log: a group for each day.
-
-    Args:
-        entries: The messages; at least one.
-        first_id: The id of the first group, from which those of the others are derived.
-        at: When the Observer answered.
-    """
+    """Return a group of the log for each day; the ids of later ones derive from the first."""
     settings = info.settings
     days = split_days(text, times, timezone=settings.timezone)
     return [
@@ -166,11 +160,7 @@ class _Section:
 def split_days(
     text: str, times: Sequence[datetime | None], *, timezone: tzinfo
 ) -> Sequence[NotesOfDay]:
-    """Return the days of an observation, oldest first; at least one.
-
-    Args:
-        times: When each of the messages was written, as the transcript said; at least one.
-    """
+    """Return the days of an observation, oldest first; at least one."""
     whole = [NotesOfDay(0, len(times), text)]
     dated = _split_sections(text)
     if len(dated) < 2:  # noqa: PLR2004 two days
@@ -350,17 +340,7 @@ def ask_observer(
     known: Sequence[Group],
     hints: Mapping[str, Any],
 ) -> EffectFlow[ObserverOutcome]:
-    """Have messages observed, in one question or in as many as it takes to show all of them.
-
-    Args:
-        known: The observations that it shall not repeat.
-
-    Returns:
-        What the Observer answered, `ok` or `none`, and how much it was not shown.
-
-    Raises:
-        ObserverError: When there is no usable answer, or a hook failed.
-    """
+    """Have messages observed, in as many questions as it takes to show all of them."""
     settings = info.settings
     shown = yield from show_messages(info, entries, times)
     if shown is None:  # they are observed, and hold nothing worth noting
@@ -444,11 +424,7 @@ def _read_times(info: CycleInfo, window: Window, stop: int) -> list[datetime | N
 
 
 def find_previous_tokens(info: CycleInfo, room: int) -> int | Literal[False]:
-    """Return how many tokens of earlier observations a question shows; `False` for all.
-
-    Args:
-        room: The tokens that a question may have; 0 where none was refused.
-    """
+    """Return how many tokens of earlier observations a question shows; `False` for all."""
     tokens = resolve_previous_tokens(info.settings.observation, info.tokens)
     if not room:
         return tokens
@@ -511,12 +487,7 @@ def keep_marked(
     known: Sequence[Group],
     cited: Mapping[int, UserMessage],
 ) -> EffectFlow[tuple[list[Group], Found]]:
-    """Take the standing instructions out of what was observed.
-
-    Args:
-        known: The groups that the Observer was given as known.
-        cited: The messages that it was shown with numbers.
-    """
+    """Take the standing instructions out of what was observed."""
     if not any(MARK in group["text"] for group in groups):
         return [*groups], {}
     count = info.settings.counter.count_text

@@ -100,12 +100,7 @@ def split_transcript(
 def split_further(
     transcript: Transcript, question: AskModel, room: int, counter: TokenCounter
 ) -> SplitTranscript | None:
-    """Split what was refused for its length so that each part fits; `None` where that is no use.
-
-    Args:
-        question: The one that was refused.
-        room: The tokens that a question may have; those of the refused one where nobody knows.
-    """
+    """Split what was refused for its length so that each part fits; `None` if that is no use."""
     shown = counter.count_text(transcript.text)
     if not room or shown <= _LEAST_PART:
         return None
@@ -120,11 +115,7 @@ _LEAST_PART: Final = 200
 
 
 def merge_answers(answers: Sequence[ParsedAnswer]) -> ParsedAnswer:
-    """Return what the answers to the parts of one transcript say together.
-
-    Args:
-        answers: Usable answers, in the order of the parts; at least one.
-    """
+    """Return what the answers to the parts of one transcript say together."""
     if len(answers) == 1:
         return answers[0]
     text = _join_days([answer.observations for answer in answers if answer.observations])
@@ -237,11 +228,7 @@ _FILLED = 0.9
 
 
 def split_text(text: str, tokens: int, count: Callable[[str], int]) -> list[str]:
-    """Split a text into pieces of so many tokens at most, which together are the text.
-
-    Args:
-        tokens: Tokens of a piece; one character may count more.
-    """
+    """Split a text into pieces of so many tokens at most; one character may count more."""
     total = count(text)
     if total <= tokens or len(text) < 2:  # noqa: PLR2004 a character is not split
         return [text]
@@ -286,17 +273,10 @@ def _find_break(text: str, start: int, stop: int) -> int:
 def show_messages(
     cycle: CycleInfo, entries: Sequence[Entry], times: Sequence[datetime | None]
 ) -> EffectFlow[SplitTranscript | None]:
-    """Write messages as the Observer reads them, as a hook leaves them.
+    """Return the parts of the transcript, as a hook leaves them; `None` if there is nothing.
 
     After failures a question holds less, and of an enormous message less is read: what takes longer
     than a cycle may, or is more than a model reads, would fail for ever.
-
-    Args:
-        times: When each of them was said; those that a hook keeps keep their times.
-
-    Returns:
-        The transcript, in as many parts as there are questions to ask, with those attachments that
-        may be shown; `None` when there is nothing to show.
     """
     settings = cycle.settings
     shown = [TimedMessage(entry.message, time) for entry, time in zip(entries, times, strict=False)]
@@ -336,11 +316,7 @@ def rewrite_answer(cycle: CycleInfo, parsed: ParsedAnswer) -> EffectFlow[ParsedA
 def rewrite_by_hook(
     cycle: CycleInfo, hook: str, texts: Mapping[str, str | None], field: str | None = None
 ) -> EffectFlow[dict[str, Any]]:
-    """Let a hook change each text, with the name of the text.
-
-    Raises:
-        ObserverError: When the hook failed or returned something else than text.
-    """
+    """Let a hook change each text, with the name of the text."""
     if hook not in cycle.settings.transforms:
         return dict(texts)
     changed = dict(texts)
@@ -364,11 +340,7 @@ TRANSFORMS = ("before_observation", "after_observation", "before_reflection", "a
 def transform_messages(
     messages: Sequence[BaseMessage], about: Mapping[str, Any]
 ) -> EffectFlow[list[BaseMessage]]:
-    """Let `before_observation` change what the Observer is shown.
-
-    Raises:
-        ObserverError: When the hook failed or returned something else than messages.
-    """
+    """Let `before_observation` change what the Observer is shown."""
     name, wanted = "before_observation", "a list of messages"
     copies = [
         message.model_copy(update={name: _copy_of(value) for name, value in message})
@@ -436,13 +408,7 @@ class ValueAnswer:
 def ask_for_values(
     info: CycleInfo, asked: AskModel, text: str, chunks: Sequence[Chunk] = ()
 ) -> EffectFlow[Found]:
-    """Ask for the values that the user wants; without any, nothing is asked.
-
-    Args:
-        asked: The last question to the Observer.
-        text: The Observer's answer.
-        chunks: Observations made ahead of the messages that are not activated yet.
-    """
+    """Ask for the values that the user wants; without any, nothing is asked."""
     extract = info.settings.parts.extract
     if extract is None:
         return {}
@@ -463,12 +429,9 @@ def ask_for_values(
 def _ask(
     info: CycleInfo, asked: AskModel, text: str, wanted: Sequence[AskedValue]
 ) -> Flow[list[ValueAnswer]]:
-    """Ask for values; the answers report failures.
+    """Ask for values, and return an answer for each that changes or cannot be told.
 
-    Where the conversation is too long, what was observed of it is asked about, part by part.
-
-    Returns:
-        An answer for each value that changes or that cannot be told.
+    If the conversation is too long, what was observed of it is asked about, part by part.
     """
     if not wanted:
         return []
@@ -590,11 +553,7 @@ def announce_hints(info: CycleInfo, at: datetime, hints: Hints) -> list[Event]:
 
 
 def announce_found(info: CycleInfo, at: datetime, event: Mapping[str, Any]) -> EffectFlow[None]:
-    """Tell of values, standing instructions and hints of an observation that has taken effect.
-
-    Args:
-        event: The event of the cycle or of its activation.
-    """
+    """Tell of values, standing instructions and hints of an observation that has taken effect."""
     found: Found = event.get("found", {})
     extract = info.settings.parts.extract
     if extract is not None and (values := found.get(EXTRACT)):

@@ -99,12 +99,7 @@ def condense(
     target: int,
     division: Division | None = None,
 ) -> EffectFlow[EditedLog]:
-    """Have the groups edited, but for what a person pinned or wrote: that is not shown.
-
-    Args:
-        target: The tokens under which the others are dense enough.
-        division: How threads are told apart; `None`: the log is about one.
-    """
+    """Have the groups edited, but for what a person pinned or wrote: that is not shown."""
     settings = cycle.settings
     free = [group for group in sources if not is_protected(group)]
     if not write_log(free):
@@ -169,11 +164,7 @@ _BELOW_THRESHOLD = 0.97
 
 
 def _check_left(text: object, hook: str) -> str:
-    """Return what a hook left of a group.
-
-    Raises:
-        ObserverError: When that is nothing; it would take the place of all that is known.
-    """
+    """Return what a hook left of a group; nothing would take the place of all that is known."""
     if not str(text).strip():
         msg = f"the hook `{hook}` removed the whole log"
         raise ObserverError(msg)
@@ -270,11 +261,7 @@ class EditedLog:
     def list_changes(
         self, *, cycle_id: str, reflected_at: str
     ) -> tuple[dict[str, Group], list[list[str]]]:
-        """Return by id what has become of the changed groups, and which ids go together.
-
-        Args:
-            cycle_id: Id of the cycle; the groups' ids are derived from it.
-        """
+        """Return by id what has become of the changed groups, and which ids go together."""
         together: dict[int, list[str]] = {}
         becomes: dict[str, Group] = {}
         for at in self.find_changed():
@@ -346,12 +333,6 @@ def reflect(request: ReflectorInput, counter: TokenCounter) -> Flow[EditedLog]:
 
     A log that is too long for one question is read part by part, the oldest groups first. If no
     edit of an answer can be applied, the Reflector is told why and asked once more.
-
-    Returns:
-        The log with all valid edits.
-
-    Raises:
-        ObserverError: When no answer holds a valid edit.
     """
     log = EditedLog(request.groups, list(request.shown))
     given, progress, problem = log.tokens, "", ""

@@ -167,12 +167,6 @@ def find_end(group: Mapping[str, Any]) -> str | None:
     return ranges[-1][1] if ranges and not group.get("keep") else None
 
 
-def find_deleted(record: MemoryRecord) -> str | None:
-    """Return the newest message that the thread had when it was deleted; `None` for none."""
-    floor = record.get("floor")
-    return floor["messages"][-1] if floor is not None and floor["messages"] else None
-
-
 def drop_deleted(record: MemoryRecord, entries: Keyed) -> Keyed:
     """Leave out the messages that the thread had when it was deleted."""
     floor = record.get("floor")
@@ -223,15 +217,6 @@ def write_ranges(ranges: Ends) -> str:
     runs = (ranges[size * at // parts : size * (at + 1) // parts] for at in range(parts))
     shown = ",".join(f"{show_key(run[0][0])}:{show_key(run[-1][1])}" for run in runs)
     return f"_range: `{shown}`_" if shown else ""
-
-
-def group_by_thread(groups: Sequence[Group]) -> dict[str, list[Group]]:
-    """Return the groups of each thread, in the order of the threads' first groups."""
-    found: dict[str, list[Group]] = {}
-    for group in groups:
-        if group["thread_id"] is not None:
-            found.setdefault(group["thread_id"], []).append(group)
-    return found
 
 
 MAX_RANGES: Final = 20
@@ -345,19 +330,6 @@ def place_reflection(log: Sequence[Group], reflection: BufferedReflection) -> Su
     start = _count_equal(before, after)
     rest = _count_equal(before[start:][::-1], after[start:][::-1])
     return Substitution(before[start : len(before) - rest], groups[start : len(groups) - rest])
-
-
-def drop_misfits(log: Sequence[Group], reflection: BufferedReflection) -> BufferedReflection:
-    """Return a reflection without what became of groups that are not in the log any more."""
-    present = {group["id"] for group in log}
-    together = [ids for ids in reflection["together"] if present.issuperset(ids)]
-    if len(together) == len(reflection["together"]):
-        return reflection
-    fitting = {group_id for ids in together for group_id in ids}
-    pairs = zip(reflection["group_ids"], reflection["groups"], strict=True)
-    kept = [(group_id, group) for group_id, group in pairs if group_id in fitting]
-    ids, groups = [each for each, _ in kept], [each for _, each in kept]
-    return {**reflection, "group_ids": ids, "groups": groups, "together": together}
 
 
 def replace_groups(
