@@ -58,9 +58,10 @@ class Observer:
         return f"<observations>\n{body}\n</observations>"
 
 
-def drop_all(messages: list[BaseMessage]) -> str:
-    """A Reflector that lets go of whatever it is shown."""
-    return "drop " + ", ".join(re.findall(r"\[(\d+) ~\d+", messages[-1].text))
+def drop_half(messages: list[BaseMessage]) -> str:
+    """A Reflector that lets go of the older half of what it is shown."""
+    numbers = re.findall(r"\[(\d+) ~\d+", messages[-1].text)
+    return "drop " + ", ".join(numbers[: len(numbers) // 2])
 
 
 class Prompts:
@@ -78,7 +79,7 @@ def build(
     door: str,
     observer: Any,
     actor: Any,
-    reflector: Any = drop_all,
+    reflector: Any = drop_half,
     *,
     saver: Any = None,
     **options: Any,
