@@ -37,10 +37,10 @@ from langgraph_om.options import (
 )
 from langgraph_om.reading import read_time
 from langgraph_om.runtime.acting import awaited, threaded, waited
+from langgraph_om.runtime.actor import SecondTries
 from langgraph_om.runtime.flows import supervise
 from langgraph_om.runtime.hooks import is_async
 from langgraph_om.runtime.runner import RunScope, StepRunner, check_health
-from langgraph_om.runtime.second_try import SecondTries
 from langgraph_om.runtime.tools import binds_tools
 from langgraph_om.runtime.turn import StepResult, take_step
 from langgraph_om.searching import SearchHit, list_threads
@@ -187,28 +187,6 @@ class ObservationalMemory(metaclass=NoMiddleware):
         view = self.llm_input_messages(state, system=system, config=config)
         name = name_actor(model)
         return SecondTries(self._runner, state, system, model=name, config=config), view
-
-    def shorten(
-        self,
-        state: Any,
-        error: Exception,
-        *,
-        refused: Sequence[BaseMessage] | None = None,
-        system: str | SystemMessage | None = None,
-    ) -> list[BaseMessage]:
-        """Return a smaller input for the Actor, after its provider refused one.
-
-        Args:
-            state: As for `llm_input_messages`.
-            error: What the model's client raised; how long the prompt may be is read from it.
-            refused: The input that was refused, if it was an earlier answer of this method;
-                `None`: that of `llm_input_messages`.
-            system: The agent's own system prompt, when it is not among the messages.
-
-        Raises:
-            Exception: The error itself, if it is another one, or nothing can be left out.
-        """
-        return SecondTries(self._runner, state, system, refused=refused).find(error)
 
     def llm_input_messages(
         self,

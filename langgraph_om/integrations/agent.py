@@ -23,8 +23,8 @@ from langgraph_om.integrations.state_graph import (
 )
 from langgraph_om.memory import ObservationalMemory, bind_recall, check_memory, runner_of
 from langgraph_om.models.providers import chat_model, check_model, name_actor
+from langgraph_om.runtime.actor import SecondTries
 from langgraph_om.runtime.run import MemoryContext
-from langgraph_om.runtime.second_try import SecondTries
 from langgraph_om.runtime.tools import refuse_second_recall
 from langgraph_om.runtime.turn import FINISH
 

@@ -43,10 +43,10 @@ from langgraph_om.integrations.channels import (
 from langgraph_om.integrations.nodes import MemoryNodes, MemoryTransformer
 from langgraph_om.memory import NO_TOOLS, ObservationalMemory, bind_recall, check_memory, runner_of
 from langgraph_om.models.providers import name_actor
+from langgraph_om.runtime.actor import SecondTries
 from langgraph_om.runtime.flows import adrive, drive
 from langgraph_om.runtime.run import RUNTIME, acting, read_configurable
 from langgraph_om.runtime.runner import RunScope, StepRunner, only_folding
-from langgraph_om.runtime.second_try import SecondTries
 from langgraph_om.runtime.tools import binds_tools, refuse_second_recall
 from langgraph_om.runtime.turn import Outcome, turn
 

@@ -262,29 +262,21 @@ def record_cycle(event: Event) -> None:
 
     Work that was let go is no operation, and leaves none.
     """
-    if event["type"] not in _ENDS:
-        return
     told: Mapping[str, Any] = event
-    operation = "update_memory" if told["operation"] == "reflection" else "create_memory"
-    backend = None if told.get("discarded") else _find_backend()
-    if backend is None:
+    if event["type"] not in _ENDS or told.get("discarded"):
         return
-    end = int(datetime.fromisoformat(told["at"]).timestamp() * 1e9)
-    error = told.get("error")
-    common = {"gen_ai.operation.name": operation}
-    if error:
-        common["error.type"] = "ObserverError"
+    is_reflection, error = told["operation"] == "reflection", told.get("error")
+    if is_reflection:
+        number = sum(told.get(kind) or 0 for kind in ("dropped", "joined", "shortened"))
+    else:
+        number = len(find_spans(told.get("observations") or ""))
     usage = told.get("usage") or {}
     spent = {kind: usage.get(f"{kind}_tokens") or 0 for kind in ("input", "output")}
-    if operation == "create_memory":
-        number = len(find_spans(told.get("observations") or ""))
-    else:
-        number = sum(told.get(kind) or 0 for kind in ("dropped", "joined", "shortened"))
-    span = backend.tracer.start_span(
-        operation,
-        start_time=end - told["duration_ms"] * 1_000_000,
-        attributes={
-            **common,
+    ended = int(datetime.fromisoformat(told["at"]).timestamp() * 1e9)
+    _record(
+        "update_memory" if is_reflection else "create_memory",
+        ended - told["duration_ms"] * 1_000_000,
+        {
             **_name_owner(told["thread_id"], told.get("resource_id"), told["record_id"]),
             **({} if error else {_COUNT: number}),
             **{f"gen_ai.usage.{kind}_tokens": count for kind, count in spent.items()},
@@ -293,13 +285,10 @@ def record_cycle(event: Event) -> None:
             "langgraph_om.tokens.read": told["tokens"],
             "langgraph_om.tokens.written": told.get("observation_tokens") or 0,
         },
+        ended=ended,
+        error="ObserverError" if error else "",
+        spent=spent,
     )
-    if error:
-        span.set_status(backend.trace.StatusCode.ERROR)  # its text may quote the conversation
-    span.end(end)
-    backend.seconds.record(told["duration_ms"] / 1000, common)
-    for kind, count in spent.items():
-        backend.tokens.record(count, {**common, "gen_ai.token.type": kind})
 
 
 def _name_owner(
@@ -341,15 +330,6 @@ def record_deletion(
     _record("delete_memory_store", began, _name_owner(thread_id, resource_id, store_id))
 
 
-def _record(operation: str, began: int, attributes: Mapping[str, Any]) -> None:
-    """Record an operation that is over."""
-    backend = _find_backend()
-    if backend is not None:
-        told = {"gen_ai.operation.name": operation, **attributes}
-        backend.tracer.start_span(operation, start_time=began, attributes=told).end()
-        backend.seconds.record((time.time_ns() - began) / 1e9, {"gen_ai.operation.name": operation})
-
-
 def record_search(
     search: Callable[[], dict[str, Any]],
     record: MemoryRecord,
@@ -357,32 +337,54 @@ def record_search(
     resource_id: str | None,
     mode: object,
 ) -> dict[str, Any]:
-    """Return the answer to a call of recall, and record it as a span around what it asks.
+    """Return the answer to a call of recall, and record that.
 
     Args:
         search: Answers the call.
         record: The memory of the thread.
         mode: What a model asked for; anything but `threads` and `search` counts as `messages`.
     """
-    backend = _find_backend()
-    if backend is None:
-        return search()
-    attributes = {
-        "gen_ai.operation.name": "search_memory",
+    began = time.time_ns()
+    about = {
         **_name_owner(thread_id, resource_id, record["id"]),
         "langgraph_om.recall.mode": mode if mode in ("threads", "search") else "messages",
     }
-    with backend.tracer.start_as_current_span(
-        "search_memory",
-        attributes=attributes,
-        record_exception=False,  # its text may quote the conversation
-        set_status_on_exception=False,
-    ) as span:
-        try:
-            answer = search()
-        except Exception as error:
-            span.set_attribute("error.type", type(error).__name__)
-            span.set_status(backend.trace.StatusCode.ERROR)
-            raise
-        span.set_attribute(_COUNT, answer.get("count", 0))
-        return answer
+    try:
+        answer = search()
+    except Exception as error:
+        _record("search_memory", began, about, error=type(error).__name__)
+        raise
+    _record("search_memory", began, {**about, _COUNT: answer.get("count", 0)})
+    return answer
+
+
+def _record(
+    operation: str,
+    began: int,
+    about: Mapping[str, Any],
+    *,
+    ended: int = 0,
+    error: str = "",
+    spent: Mapping[str, int] | None = None,
+) -> None:
+    """Record an operation that is over.
+
+    Args:
+        began: Nanoseconds since 1970.
+        about: The attributes of its span alone.
+        ended: As `began`; 0: just now.
+        error: The kind of a failure; its text may quote the conversation.
+        spent: Tokens by their kind.
+    """
+    backend = _find_backend()
+    if backend is None:
+        return
+    ended = ended or time.time_ns()
+    common = {"gen_ai.operation.name": operation, **({"error.type": error} if error else {})}
+    span = backend.tracer.start_span(operation, start_time=began, attributes={**common, **about})
+    if error:
+        span.set_status(backend.trace.StatusCode.ERROR)
+    span.end(ended)
+    backend.seconds.record((ended - began) / 1e9, common)
+    for kind, count in (spent or {}).items():
+        backend.tokens.record(count, {**common, "gen_ai.token.type": kind})

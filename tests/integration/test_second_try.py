@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from langchain_core.exceptions import ContextOverflowError
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
@@ -112,25 +112,14 @@ def test_a_log_that_is_too_long_loses_its_oldest_observations() -> None:
     assert items > told["droppedObservations"]  # the memory has them all
 
 
-@pytest.mark.parametrize("way", ["with_second_try", "shorten"])
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
-async def test_a_graph_of_ones_own_tries_again(way: str, *, is_async: bool) -> None:
+async def test_a_graph_of_ones_own_tries_again(*, is_async: bool) -> None:
     reply = Windowed(12_000, tells=False)
     model = scripted(actor=reply)
     memory = remembering(scripted(), Clock(), messages=200_000, log=40_000)
     builder = StateGraph(MessagesState)
 
-    def shorten(state: Any) -> dict[str, list[AnyMessage]]:
-        view = memory.llm_input_messages(state)
-        while True:
-            try:
-                return {"messages": [model.invoke(view)]}
-            except ContextOverflowError as error:
-                view = memory.shorten(state, error, refused=view)
-
-    if way == "shorten":
-        builder.add_node("agent", shorten)
-    elif is_async:
+    if is_async:
         aask = memory.with_second_try(model.ainvoke)
 
         async def aagent(state: MessagesState) -> dict[str, Any]:
