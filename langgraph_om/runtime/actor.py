@@ -445,9 +445,9 @@ class SecondTries:
         shown = self._begin(view)
         while True:
             reply: CallReply = yield Call(partial(call, shown), "om_actor", None)
-            error, again = reply.error, None
-            if is_refusal(error) if error else self._is_refused_in_silence(reply.value):
-                again = self._find(error)
+            error = reply.error
+            is_refused = is_refusal(error) if error else self._is_refused_in_silence(reply.value)
+            again = self._find(error) if is_refused else None
             if again is None:
                 return self._mark(reply.unwrap(), view)
             shown = again
