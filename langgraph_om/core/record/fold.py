@@ -19,15 +19,16 @@ from typing import Any, Final, cast, get_args, get_origin, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import is_typeddict
 
-from langgraph_om.core.record.archived import begin_anew, note_archived, note_evicted, note_number
 from langgraph_om.core.record.kept import (
     leave_recalled,
     set_recalled,
     set_values,
 )
 from langgraph_om.core.record.record import (
+    CURSOR_TAIL,
     FIRST_KEYS,
     add_up,
+    blank_record,
     check_version,
     complete_record,
     find_groups,
@@ -48,6 +49,7 @@ from langgraph_om.core.record.titles import (
 )
 from langgraph_om.core.wire import (
     OTHERS,
+    Archived,
     Attempt,
     BufferingFailed,
     BufferingStart,
@@ -55,6 +57,7 @@ from langgraph_om.core.wire import (
     CycleEnded,
     DeletionFound,
     Event,
+    Evicted,
     Group,
     JobResult,
     MemoryRecord,
@@ -340,7 +343,7 @@ def _take_pending(record: MemoryRecord, event: JobResult) -> bool:
 
 def open_record(record: MemoryRecord, event: Opened) -> None:
     """Start the record of a thread, or give it a new identity (a copied thread, another scope)."""
-    begin_anew(record, event)
+    _begin_anew(record, event)
     record.pop("others", None)  # they may be another user's, and so may what a job finds of them
     record["pending"] = {key: job for key, job in record["pending"].items() if key != OTHERS}
     note_tool(record, event)
@@ -356,7 +359,7 @@ def note_zone(record: MemoryRecord, event: ZoneKnown) -> None:
 
 def note_deletion(record: MemoryRecord, event: DeletionFound) -> None:
     """Note how often the thread was deleted, and forget what it had then."""
-    if not note_number(record, event):
+    if not _note_number(record, event):
         return
     record.pop("pinned", None)  # and what was found, as that may be deleted
     record.pop("recalled", None)
@@ -373,6 +376,81 @@ def take_over(record: MemoryRecord, event: TakenOver) -> None:
         record["log"] = [*record["log"], *event["groups"]]
         record["cursor"] = list(event["cursor"])
         note_observed(record, event)
+
+
+# What the archive has: `archived` is the last message there, `evicted` the last one that was
+# removed since; and what was deleted of it.
+
+
+def note_archived(record: MemoryRecord, event: Archived) -> None:
+    """Note up to where the archive has the conversation."""
+    record["archived"] = event["last"]
+    if event["branch"] is not None:
+        record["branch"] = event["branch"]
+
+
+def note_evicted(record: MemoryRecord, event: Evicted) -> None:
+    """Note up to where observed messages were removed; what comes back changes nothing."""
+    ids, former = event["ids"], record.get("evicted")
+    if former == event["last"]:
+        return
+    record["evicted"] = event["last"]
+    observed = record["observed"]
+    if observed is not None:
+        new = len(ids) - (ids.index(former) + 1 if former in ids else 0)
+        record["observed"] = {
+            **observed,
+            "index": observed["index"] - new,
+            "count": observed["count"] - new,
+        }
+    if event["tokens"]:
+        record["evicted_tokens"] = record.get("evicted_tokens", 0) + event["tokens"]
+
+
+def _note_number(record: MemoryRecord, event: DeletionFound) -> bool:
+    """Note how often the thread was deleted; return whether what it had is to be forgotten."""
+    if event["prunings"] != record.get("prunings", 0):
+        record["prunings"] = event["prunings"]
+        record["log"] = [group for group in record["log"] if group["id"] not in event["gone"]]
+    is_news = event["number"] != record.get("deletion", 0)
+    record["deletion"] = event["number"]
+    if event["floor"] is None:
+        return False
+    record["floor"] = event["floor"]
+    if is_news:
+        _forget_all(record, event["floor"]["messages"])
+    return is_news  # or what it had then has another end by now
+
+
+_IDENTITY: Final = ("thread_id", "resource_id", "scope", "id", "version", "generation", "usage")
+_PLACE: Final = ("turn", "head", "stamps", "token_cache", "windows")
+_DELETED: Final = ("deletion", "prunings", "floor")
+_KEPT: Final = frozenset({*_IDENTITY, *_PLACE, *_DELETED})
+"""What a record keeps when its thread is deleted: whose it is, and where the conversation is."""
+
+
+def _forget_all(record: MemoryRecord, said: list[str]) -> None:
+    """Forget what memory has of a thread; what was said before is not observed again."""
+    draft = cast("dict[str, Any]", record)
+    for key in draft.keys() - _KEPT:
+        del draft[key]
+    for key, value in blank_record().items():
+        draft.setdefault(key, value)
+    record["cursor"] = said[-CURSOR_TAIL:]
+
+
+def _begin_anew(record: MemoryRecord, event: Opened) -> None:
+    """Forget what the archive has of another thread, and what was deleted of another resource."""
+    gone: tuple[str, ...] = ()
+    if record["thread_id"] != event["thread_id"]:  # nothing is archived under its new id yet
+        gone = ("archived", "branch", *_DELETED)
+    elif record["resource_id"] != event["resource_id"]:
+        if record.get("archived") is None:
+            gone = ("deletion", "floor")
+        else:
+            record["deletion"] = None
+    for key in gone:
+        cast("dict[str, Any]", record).pop(key, None)
 
 
 # A record that somebody puts in force again, such as one of the history: whether it can be read.
