@@ -115,8 +115,10 @@ def environment() -> dict[str, str]:
     """Nothing that asks a model, sends traces, counts users or looks for newer versions."""
     unwanted = re.compile(r"(LANGSMITH|LANGCHAIN|LANGGRAPH)_|(GOOGLE|GEMINI|OPENAI)_API_KEY$")
     kept = {name: value for name, value in os.environ.items() if not unwanted.match(name)}
+    folders = [str(Path(__file__).parents[1]), *filter(None, sys.path)]  # graphs import `support`
     return {
         **kept,
+        "PYTHONPATH": os.pathsep.join(folders),
         "LANGSMITH_TRACING": "false",
         "LANGGRAPH_CLI_NO_ANALYTICS": "1",
         "LANGGRAPH_NO_VERSION_CHECK": "true",
