@@ -17,6 +17,7 @@ from langgraph_om.core.items import is_protected
 from langgraph_om.core.plan import PROCEED, Decision
 from langgraph_om.core.record.record import complete_record, forget_wait, log_tokens
 from langgraph_om.core.record.window import open_window
+from langgraph_om.core.step import Step
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.acting import GraphThread, choose_node
@@ -92,15 +93,19 @@ class Adoption:
         outcome, is_stuck = Outcome(self.record, list(self.messages)), False
         while self.is_on:
             seen = yield from self.runner.inspect(
-                outcome.record, outcome.messages, self.identity, is_final=True
+                outcome.record,
+                outcome.messages,
+                self.identity,
+                is_final=True,
+                is_again=outcome.step is not None,
             )
             self._total = self._total or seen.window.tokens
             outcome.take_inspection(seen)
-            decision = self._decide(outcome)
+            decision = self._decide(outcome, seen)
             if is_stuck or decision.kind in ("proceed", "abort", "buffer"):
                 return outcome
             before = outcome.record
-            events = yield self.runner.work(outcome.record, outcome.messages, decision)
+            events = yield self.runner.work(outcome.record, outcome.messages, decision, seen)
             outcome.fold(events)
             self._tell(events, outcome.record)
             forget_wait(outcome.record)  # no Actor waits
@@ -111,13 +116,13 @@ class Adoption:
             )
         return outcome
 
-    def _decide(self, outcome: Outcome) -> Decision:
+    def _decide(self, outcome: Outcome, seen: Step) -> Decision:
         if self.reflection is not None:
             has_work = not all(map(is_protected, outcome.record["log"]))
             wanted = Decision("reflect", "reflection", instruction=self.reflection)
             return wanted if has_work else PROCEED
         decide = self.runner.decide_rest if self.everything else self.runner.decide
-        return decide(outcome.record, outcome.messages)
+        return decide(outcome.record, outcome.messages, seen)
 
     def _tell(self, events: Sequence[Event], record: MemoryRecord) -> None:
         """Tell of what was observed."""

@@ -9,6 +9,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import lru_cache
 from itertools import chain
 from typing import Final, Literal, TypeAlias
 
@@ -128,6 +129,10 @@ def _is_unspaced(word: str) -> bool:
 
 
 def _read_chunk(chunk: str) -> tuple[str, ...]:
+    return (_read_known if len(chunk) <= _MOST_KNOWN else _take_apart)(chunk)
+
+
+def _take_apart(chunk: str) -> tuple[str, ...]:
     if chunk.isascii() and chunk.isalpha() and (chunk.islower() or chunk.istitle()):
         # As all below would: a third of what observing a long thread takes.
         word = chunk.lower()[:MAX_WORD_CHARACTERS]
@@ -142,6 +147,12 @@ def _read_chunk(chunk: str) -> tuple[str, ...]:
             words += run[1]
             words += (run[1][at : at + 2] for at in range(len(run[1]) - 1))
     return tuple(words)
+
+
+_MOST_KNOWN: Final = 32
+"""Characters; a stretch without blanks may be as long as a text, and none of these is kept."""
+# The same words come again: without it, the words of 1,000 messages take 80 ms more.
+_read_known = lru_cache(maxsize=8192)(_take_apart)
 
 
 def _read_joined(whole: str) -> tuple[str, ...]:

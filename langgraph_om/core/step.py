@@ -67,6 +67,8 @@ class Step:
     """The run around the step; `None` for a look alone."""
     is_final: bool = False
     """Whether the Actor has answered and no call follows."""
+    is_again: bool = False
+    """Whether a step of the same turn has counted these very messages."""
     is_counted: bool = False
     """Whether another step has counted these messages, of which this is a look alone."""
     day: date | None = None
@@ -104,7 +106,7 @@ class Step:
             self.record,
             self.messages,
             self.settings.counter,
-            is_counted=self.is_counted,
+            is_counted=self.is_counted or self.is_again,
             request=self.record["turn"]["request"] if self.is_counted else None,
         )
         self._view = None

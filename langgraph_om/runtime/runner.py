@@ -231,8 +231,13 @@ class StepRunner:
         scope: RunScope | None = None,
         must_proceed: bool = False,
         is_final: bool = False,
+        is_again: bool = False,
     ) -> EffectFlow[Step]:
-        """Inspect the conversation, log what failed, and show what happened."""
+        """Inspect the conversation, log what failed, and show what happened.
+
+        Args:
+            is_again: Whether these very messages were inspected before, in the same turn.
+        """
         around = RunScope(self) if scope is None else scope
         step = Step(
             self.actor.settings_of(record),
@@ -242,6 +247,7 @@ class StepRunner:
             self.clock(),
             scope=around,
             is_final=is_final,
+            is_again=is_again,
             windows=self.actor.list_windows(record),
             in_state=self.read_state(around.state),
         )
@@ -271,10 +277,11 @@ class StepRunner:
     def hand_on(self, step: Step) -> None:
         """Keep a step for the nodes behind it, whose window and view are the same.
 
-        Without it a turn of four steps opens twelve windows and makes eight views, not four.
+        Without it a turn of four steps opens twelve windows and makes eight views, not four, and a
+        long thread that is observed for the first time opens four for each batch.
         """
         self._inspected.pop(step.record["id"], None)
-        if step.decision.kind == "proceed" and not step.removed:
+        if not step.removed:
             others = [*self._inspected.items()][-_MOST_INSPECTED:]
             self._inspected = dict([*others, (step.record["id"], step)])
 
@@ -328,24 +335,37 @@ class StepRunner:
         ):
             self.runs.warn_of_repetition(None, step.identity.thread_id)
 
-    def decide(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> Decision:
-        """Decide what is next, from a record in which everything is counted already."""
+    def decide(
+        self, record: MemoryRecord, messages: Sequence[BaseMessage], step: Step | None = None
+    ) -> Decision:
+        """Decide what is next, from a record in which everything is counted already.
+
+        Args:
+            step: What has inspected exactly this; here and below, `None` where the caller does not
+                have it.
+        """
         settings = self.actor.settings_of(record)
-        step = self._find_inspected(record, messages, settings)
-        window = self._window(settings, record, messages) if step is None else step.window
+        window = self._window(settings, record, messages, step)
         return plan(record, window, settings.thresholds, self.clock(), settings.parts)
 
-    def decide_rest(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> Decision:
+    def decide_rest(
+        self, record: MemoryRecord, messages: Sequence[BaseMessage], step: Step | None = None
+    ) -> Decision:
         """Decide what is next where all of a conversation shall be observed."""
         settings = self.actor.settings_of(record)
-        return plan_the_rest(record, self._window(settings, record, messages), settings.thresholds)
+        window = self._window(settings, record, messages, step)
+        return plan_the_rest(record, window, settings.thresholds)
 
     def work(
-        self, record: MemoryRecord, messages: Sequence[BaseMessage], decision: Decision
+        self,
+        record: MemoryRecord,
+        messages: Sequence[BaseMessage],
+        decision: Decision,
+        step: Step | None = None,
     ) -> Work:
         """Return the cycle that carries out a decision, waiting for what it needs."""
         settings = self.actor.settings_of(record)
-        window = self._window(settings, record, messages)
+        window = self._window(settings, record, messages, step)
         flow = carry_out(settings, record, window, decision, self.clock())
         return Work(flow, record["turn"].get("waited_ms", 0) / 1000)
 
@@ -414,9 +434,16 @@ class StepRunner:
         return replace(context, calls=calls)
 
     def _window(
-        self, settings: Settings, record: MemoryRecord, messages: Sequence[BaseMessage]
+        self,
+        settings: Settings,
+        record: MemoryRecord,
+        messages: Sequence[BaseMessage],
+        step: Step | None = None,
     ) -> Window:
-        """Open the window of a conversation that was inspected in this step."""
+        """Return the window of a conversation that was inspected in this step."""
+        step = step or self._find_inspected(record, messages, settings)
+        if step is not None and not step.removed:
+            return step.window
         return open_window(record, messages, settings.counter, is_counted=True)
 
     # --- The Actor's input -----------------------------------------------------------------------

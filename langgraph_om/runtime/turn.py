@@ -76,6 +76,7 @@ def turn(
             scope=scope,
             must_proceed=is_stuck,
             is_final=is_final,
+            is_again=outcome.step is not None,
         )
         outcome.take_inspection(step)
         decision = step.decision
@@ -89,7 +90,7 @@ def turn(
             outcome.fold([started])
             return outcome
         inspected = outcome.record
-        outcome.fold((yield runner.work(outcome.record, outcome.messages, decision)))
+        outcome.fold((yield runner.work(outcome.record, outcome.messages, decision, step)))
         is_stuck = outcome.record == inspected  # the same would be due again, without an end
 
 
