@@ -1,8 +1,9 @@
 """The archive: what is kept outside of LangGraph's checkpoints, shared by threads and workers.
 
 `SQLAlchemyArchive` keeps it in SQLite or PostgreSQL. What it can do lies in one file each: `append`
-and `page` for messages, `search`, `groups` of observations, `jobs`, and `delete`. Every method is
-one transaction, and answers for the thread or resource that it is asked about.
+and `page` for messages, `search`, `groups` of observations, `jobs`, and `archive`, which puts them
+together, moves and deletes. Every method is one transaction, and answers for the thread or resource
+that it is asked about.
 """
 
 from __future__ import annotations

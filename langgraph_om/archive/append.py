@@ -17,8 +17,7 @@ from typing import Any, Final, NamedTuple
 from langchain_core.messages import BaseMessage
 from sqlalchemy import Connection, bindparam, insert, literal, select, update
 
-from langgraph_om.archive.database import Database, run_for_each
-from langgraph_om.archive.index import StoredMessage, build_texts, put_texts
+from langgraph_om.archive.database import Database, Row, run_for_each
 from langgraph_om.archive.page import (
     CURRENT,
     EVERYWHERE,
@@ -29,16 +28,10 @@ from langgraph_om.archive.page import (
     find_pruned,
     select_places,
 )
-from langgraph_om.archive.tables import GONE, message_rows
-from langgraph_om.archive.threads import (
-    Row,
-    check_deletion,
-    hold_name,
-    lock_thread,
-    name_thread,
-    touch,
-)
-from langgraph_om.archive.values import check_name, check_time, encode_message
+from langgraph_om.archive.search import StoredMessage, build_texts, put_texts
+from langgraph_om.archive.tables import GONE, encode_message, message_rows
+from langgraph_om.archive.threads import lock_thread, name_thread, touch
+from langgraph_om.archive.types import check_name, check_time
 from langgraph_om.errors import ArchiveLacksError, ConfigurationError
 
 
@@ -109,10 +102,15 @@ class Append(Database):
             raise ConfigurationError(msg)
         new: Mapping[str, StoredMessage] = {}
         with self._writing("append messages") as connection:
-            if resource_id is not None:  # a new thread has no row that its deletion could see
-                hold_name(connection, "resource", resource_id)
-            thread = lock_thread(connection, thread_id, resource_id, now, parent=parent)
-            check_deletion(connection, thread_id, resource_id, deletion, prunings)
+            thread = lock_thread(
+                connection,
+                thread_id,
+                resource_id,
+                now,
+                deletion=deletion,
+                prunings=prunings,
+                parent=parent,
+            )
             if entries:
                 wanted = [*entries] if after is None else [after, *entries]
                 known = select_places(connection, thread_id, wanted)

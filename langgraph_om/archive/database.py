@@ -13,19 +13,24 @@ import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from sqlalchemy import (
+    ColumnElement,
     Connection,
     Engine,
+    Select,
     Table,
     create_engine,
+    delete,
     event,
     func,
     insert,
     inspect,
     select,
+    tuple_,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
@@ -36,9 +41,10 @@ from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.sql.expression import FunctionElement
 from sqlalchemy.types import Float
 
-from langgraph_om.archive.forks import begin_anew_after_fork
-from langgraph_om.archive.tables import VERSION, metadata, schema_rows
+from langgraph_om.archive.tables import VERSION, escape_text, metadata, schema_rows
+from langgraph_om.archive.types import Deleted
 from langgraph_om.errors import ArchiveError, ConfigurationError
+from langgraph_om.forks import begin_anew_after_fork
 
 # --- The engine that connects to the database, made from a URL and set up for several writers ----
 
@@ -182,6 +188,53 @@ def run_for_each(
     """Run a statement once for each row of values."""
     if rows:
         connection.execute(statement, rows)
+
+
+Row: TypeAlias = Any
+"""A row of some columns, whose type differs between versions of SQLAlchemy."""
+
+_CHUNK = 500
+"""How many values one statement names; databases have a limit of some thousands."""
+
+
+def split_into_chunks(values: list[str]) -> list[list[str]]:
+    """Part values into lists that a statement can name."""
+    rest = iter(values)
+    return list(iter(lambda: list(islice(rest, _CHUNK)), []))
+
+
+def fetch_in_chunks(
+    connection: Connection, query: Select[Any], column: ColumnElement[str], values: list[str]
+) -> Iterator[Row]:
+    """Yield what a query finds that has one of these values in a column, however many they are."""
+    for some in split_into_chunks(values):
+        yield from connection.execute(query.where(column.in_(some)))
+
+
+def hold_name(connection: Connection, kind: Deleted, key: str, *, deletes: bool = False) -> None:
+    """Keep a deletion and what is written meanwhile apart where there is no row to lock.
+
+    Until the end of the transaction. In SQLite a writer is alone.
+
+    Args:
+        deletes: Whether this is the deletion; else it may not begin, and others may write too.
+    """
+    if connection.dialect.name == "sqlite":
+        return
+    lock = func.pg_advisory_xact_lock if deletes else func.pg_advisory_xact_lock_shared
+    name = f"om_{kind} {escape_text(key)}"
+    connection.execute(select(lock(func.hashtextextended(name, 0))))
+
+
+def delete_free(connection: Connection, table: Table, is_old: ColumnElement[bool]) -> int:
+    """Delete rows but for those that somebody else is at, and return how many.
+
+    It waits for nobody, so it is in nobody's way: no two transactions that hold several of these
+    rows wait for each other.
+    """
+    key = tuple_(*table.primary_key)
+    free = select(*table.primary_key).where(is_old).with_for_update(skip_locked=True)
+    return connection.execute(delete(table).where(key.in_(free))).rowcount
 
 
 # --- Using ---------------------------------------------------------------------------------------

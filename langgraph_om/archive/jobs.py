@@ -13,16 +13,16 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Engine, and_, or_, select, update
 
-from langgraph_om.archive.database import Database, database_clock, insert_into
-from langgraph_om.archive.tables import job_rows, job_thread_rows
-from langgraph_om.archive.threads import (
-    count_deletions,
+from langgraph_om.archive.database import (
+    Database,
+    database_clock,
     delete_free,
     hold_name,
-    is_left_of_deleted,
+    insert_into,
 )
-from langgraph_om.archive.types import Claim, JobView, sum_deletions
-from langgraph_om.archive.values import check_name, encode_json
+from langgraph_om.archive.tables import encode_json, job_rows, job_thread_rows
+from langgraph_om.archive.threads import count_deletions, is_left_of_deleted
+from langgraph_om.archive.types import Claim, JobView, check_name, sum_deletions
 from langgraph_om.core.config.options import check_seconds
 from langgraph_om.core.content.message_keys import add_parents
 

@@ -14,11 +14,9 @@ from typing import Final
 from langchain_core.messages import BaseMessage, RemoveMessage
 from sqlalchemy import Connection, and_, or_, select
 
-from langgraph_om.archive.database import Database
-from langgraph_om.archive.tables import GONE, message_rows, thread_rows
-from langgraph_om.archive.threads import Row, fetch_in_chunks
+from langgraph_om.archive.database import Database, Row, fetch_in_chunks
+from langgraph_om.archive.tables import GONE, decode_message, message_rows, thread_rows
 from langgraph_om.archive.types import ArchivedMessage, check_scope
-from langgraph_om.archive.values import decode_message
 from langgraph_om.core.config.options import check_number
 
 _SHOWN = [column for column in message_rows.c if column.name not in ("parent", "digest")]

@@ -8,20 +8,22 @@ How telling a word is follows from the texts of the scope alone, never from othe
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from heapq import nlargest
 from typing import Any, Final, NamedTuple
 
+from langchain_core.messages import BaseMessage
 from sqlalchemy import (
     ARRAY,
     BigInteger,
     ColumnElement,
     Connection,
-    Select,
+    TextClause,
     and_,
     any_,
     bindparam,
@@ -30,31 +32,221 @@ from sqlalchemy import (
     not_,
     or_,
     select,
+    update,
 )
+from sqlalchemy import text as sql
 
-from langgraph_om.archive.database import Database
-from langgraph_om.archive.index import MAX_MATCHES, find_matches, mark
+from langgraph_om.archive.database import Database, insert_into, run_for_each
 from langgraph_om.archive.page import CURRENT, find_branch
 from langgraph_om.archive.tables import (
     MARK,
+    WORD_KEYS,
+    decode_message,
     group_rows,
     message_rows,
+    store_moment,
     text_rows,
     thread_rows,
 )
-from langgraph_om.archive.types import ArchivedHit, check_scope
-from langgraph_om.archive.values import check_time, decode_message, store_moment
+from langgraph_om.archive.types import ArchivedHit, check_scope, check_time
 from langgraph_om.core.config.options import check_number
-from langgraph_om.core.content.parts import role_of
+from langgraph_om.core.content.parts import parts_of, role_of
 from langgraph_om.core.search import (
     FoundText,
     Kind,
     WordWeights,
     find_beginning,
+    name_calls,
     query_words,
+    read_parts,
+    read_role,
     read_text,
     split_pieces,
+    split_words,
+    tools_in,
 )
+
+# --- Rows of the index ---------------------------------------------------------------------------
+
+# A row for each piece of a message or of a group. Its words begin with marks, which say whose the
+# text is and who said it, so that the index itself looks at nothing else. They are digests: who
+# asks for one resource meets no other's, and what is shown is checked against the tables once more.
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """A message as it is stored."""
+
+    message: BaseMessage
+    body: str
+    digest: str
+    """Of the body."""
+    is_visible: bool
+    written: datetime | None
+
+
+_LETTERS: Final = {"thread": "t", "resource": "r", "role": "s", "tool": "x"}
+
+
+def mark(kind: str, name: str) -> str:
+    """Return the mark of all texts of a thread or resource, of a role, or about a tool."""
+    named = read_role(name) if kind == "role" else name
+    digest = hashlib.blake2b(named.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    return f"{MARK}{_LETTERS[kind]}{digest}"
+
+
+def build_texts(
+    thread_id: str, resource_id: str | None, entries: Mapping[str, StoredMessage]
+) -> list[dict[str, Any]]:
+    """Return the rows by which messages of a thread are searched."""
+    calls = name_calls(entry.message for entry in entries.values())
+    rows: list[dict[str, Any]] = []
+    for key, entry in entries.items():
+        if not entry.is_visible:
+            continue
+        role, marks = role_of(entry.message), _scope(thread_id, resource_id)
+        marks += [] if role is None else [mark("role", role)]
+        parts = [*parts_of(entry.message)]
+        marks += sorted(mark("tool", name) for name in tools_in(parts, calls))
+        text = read_parts(parts)
+        rows += _build_rows(
+            (thread_id, "message", key), entry.written, marks, text, digest=entry.digest
+        )
+    return rows
+
+
+def build_group_texts(
+    thread_id: str, resource_id: str | None, groups: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the rows by which groups of observations are searched, of rows that keep them."""
+    rows: list[dict[str, Any]] = []
+    for group in groups:
+        text, marks = json.loads(group["body"]).get("text"), _scope(thread_id, resource_id)
+        if isinstance(text, str):
+            place: tuple[str, Kind, str] = (thread_id, "observations", group["id"])
+            rows += _build_rows(place, group["observed"], marks, text)
+    return rows
+
+
+def give_to_resource(
+    connection: Connection, thread_id: str, resource_id: str, *, former: str | None = None
+) -> None:
+    """Mark the texts of a thread as those of a resource, which were another's, or nobody's."""
+    new = mark("resource", resource_id)
+    words: ColumnElement[str] = new + " " + text_rows.c.words
+    if former is not None:
+        words = func.replace(text_rows.c.words, mark("resource", former), new)
+    is_it = text_rows.c.thread_id == thread_id
+    connection.execute(update(text_rows).where(is_it).values(words=words))
+
+
+def _scope(thread_id: str, resource_id: str | None) -> list[str]:
+    whose = [mark("resource", resource_id)] if resource_id else []
+    return [mark("thread", thread_id), *whose]
+
+
+def _build_rows(
+    place: tuple[str, Kind, str],
+    at: datetime | None,
+    marks: Sequence[str],
+    text: str,
+    *,
+    digest: str = "",
+) -> list[dict[str, Any]]:
+    """Return the rows of a text; one without words has one too, as what is there is done."""
+    thread_id, kind, key = place
+    return [
+        {
+            "thread_id": thread_id,
+            "kind": kind,
+            "key": key,
+            "digest": digest,
+            "piece": number,
+            "at": at,
+            "words": " ".join([*marks, *split_words(piece)]),
+        }
+        for number, piece in enumerate(split_pieces(text) or [""])
+    ]
+
+
+def put_texts(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
+    """Keep rows, in the place of those that a message left which came back after it was lost."""
+    new = insert_into(connection, text_rows)
+    place, rest = ("thread_id", "kind", "key", "digest", "piece"), ("at", "words")
+    anew = {name: new.excluded[name] for name in rest}
+    columns: dict[str, Any] = {name: bindparam(name) for name in (*place, *rest)}
+    kept = new.values(columns).on_conflict_do_update(index_elements=place, set_=anew)
+    run_for_each(connection, kept.inline(), rows)  # the id is not asked for
+
+
+# --- Finding words -------------------------------------------------------------------------------
+
+MAX_MATCHES: Final = 500
+"""Of a word that is in more texts, the newest are taken; it tells little anyway."""
+
+
+def find_matches(
+    connection: Connection,
+    words: Sequence[str],
+    marks: Sequence[str],
+    limits: str,
+    values: dict[str, Any],
+    *,
+    newest: bool = False,
+) -> list[list[int]]:
+    """Return for each word which texts hold it; of very many, `MAX_MATCHES`.
+
+    Args:
+        marks: Marks that a text must have, all of them.
+        limits: Further conditions in SQL about `om_texts`, each begun by `AND`.
+        values: What these refer to.
+        newest: Whether these are the newest, for which all have to be read, or any.
+    """
+    if connection.dialect.name != "sqlite":
+        queries = [_join_for_keys(word, marks) for word in words]
+        statement, values = _build_for_keys(limits, newest=newest), {**values, "queries": queries}
+    else:
+        statement = _build_for_fts5(len(words), limits, newest=newest)
+        for number, word in enumerate(words):
+            asked = " AND ".join(f'"{each}"' for each in (*marks, word))
+            values = {**values, f"query_{number}": asked}
+    found = {number: ids for number, ids in connection.execute(statement, values).all() if ids}
+    return [[*map(int, found[n].split(","))] if n in found else [] for n in range(len(words))]
+
+
+def _build_for_keys(limits: str, *, newest: bool) -> TextClause:
+    """Write PostgreSQL's statement, the same for any words: to plan it takes long."""
+    # The sum keeps the planner from reading all texts backwards in hope of matches.
+    end = f"{'ORDER BY id + 0 DESC' if newest else ''} LIMIT {MAX_MATCHES}"
+    # The first key is that of all texts of whose they are, which the others imply.
+    holds = f"{WORD_KEYS}(words) @> ({WORD_KEYS}(asked.query))[2:]"
+    select = f"SELECT id FROM om_texts WHERE {holds} {limits} {end}"  # noqa: S608
+    ids = f"SELECT string_agg(CAST(id AS TEXT), ',') FROM ({select}) AS one"  # noqa: S608
+    asked = "unnest(CAST(:queries AS TEXT[])) WITH ORDINALITY AS asked(query, number)"
+    return sql(f"SELECT asked.number - 1, ({ids}) FROM {asked}")  # noqa: S608
+
+
+def _join_for_keys(word: str, marks: Sequence[str]) -> str:
+    """Write a word as a text that begins with whose it is, as the texts do."""
+    whose = next((mark for mark in marks if mark.startswith(f"{MARK}r")), marks[0])
+    return " ".join((whose, *(mark for mark in marks if mark != whose), word))
+
+
+def _build_for_fts5(words: int, limits: str, *, newest: bool) -> TextClause:
+    """Write SQLite's statement, which depends on the number of words alone."""
+    join = "JOIN om_texts ON om_texts.id = om_text_words.rowid" if limits else ""
+    end = f"{'ORDER BY om_text_words.rowid DESC' if newest else ''} LIMIT {MAX_MATCHES}"
+    # A row for each word, as rows are what takes time.
+    rows = (
+        f"SELECT {n}, group_concat(id) FROM ("  # noqa: S608
+        f"SELECT om_text_words.rowid AS id FROM om_text_words {join} "
+        f"WHERE om_text_words MATCH :query_{n} {limits} {end}) AS word_{n}"
+        for n in range(words)
+    )
+    return sql(" UNION ALL ".join(rows))
+
+
+# --- Searching -----------------------------------------------------------------------------------
 
 MAX_CANDIDATES: Final = 80
 """How many texts are ranked, beside those that are asked for."""
@@ -169,7 +361,9 @@ def _rank(
     if scope.is_filtered:
         asked = [*wide, scope.marks[0]]  # which is found in all texts of the scope
     else:
-        texts = int(connection.execute(_build_count(tuple(scope.named)), scope.named).scalar_one())
+        rows_there = select(literal(1)).select_from(_IN_THREADS).where(*_is_in(scope.named))
+        count = select(func.count()).select_from(rows_there.limit(MAX_MATCHES).subquery())
+        texts = int(connection.execute(count).scalar_one())
     holding = dict(zip(asked, _find(connection, asked, scope), strict=True))
     if texts is None:
         texts = len(holding[scope.marks[0]])
@@ -227,8 +421,10 @@ def _rank_rows(rows: Sequence[Any], weights: WordWeights) -> list[_Ranked]:
 
 def _read_candidates(connection: Connection, ids: Sequence[int], scope: _Scope) -> list[Any]:
     """Read texts in the order of their ids: those of the scope, of its branches and logs."""
-    query = _build_candidates(tuple(scope.named), connection.dialect.name)
-    found = connection.execute(query, {"ids": ids, **scope.named}).all()
+    tables = _IN_THREADS.outerjoin(message_rows, _IS_CURRENT).outerjoin(group_rows, _IS_GROUP)
+    query = select(text_rows, message_rows.c.position, group_rows.c.in_log).select_from(tables)
+    query = query.where(_is_one_of(connection, ids), *_is_in(scope.named))
+    found = connection.execute(query).all()
     paths = {row.thread_id: CURRENT for row in found}
     for thread_id in paths.keys() & scope.branches.keys():
         paths[thread_id] = find_branch(connection, thread_id, scope.branches[thread_id])
@@ -254,42 +450,16 @@ def _read_candidates(connection: Connection, ids: Sequence[int], scope: _Scope) 
 # --- Statements ----------------------------------------------------------------------------------
 
 
-def _build_count(places: tuple[str, ...]) -> Select[Any]:
-    """Count the texts of a scope, as far as a word is looked for."""
-    rows = select(literal(1).label("one")).select_from(_IN_THREADS).where(*_is_in(places))
-    return select(func.count()).select_from(rows.limit(MAX_MATCHES).subquery())
+def _is_one_of(connection: Connection, ids: Sequence[int]) -> ColumnElement[bool]:
+    """Compare with ids; where there are arrays they are one value, however many."""
+    if connection.dialect.name == "sqlite":
+        return text_rows.c.id.in_(ids)
+    return text_rows.c.id == any_(literal(ids, ARRAY(BigInteger)))
 
 
-def _build_candidates(places: tuple[str, ...], dialect: str) -> Select[Any]:
-    return (
-        select(text_rows, message_rows.c.position, group_rows.c.in_log)
-        .select_from(
-            _IN_THREADS.outerjoin(message_rows, _IS_CURRENT).outerjoin(group_rows, _IS_GROUP)
-        )
-        .where(_is_one_of_ids(dialect), *_is_in(places))
-    )
-
-
-def _build_bodies(kind: Kind, dialect: str) -> Select[Any]:
-    table, is_it = {
-        "message": (message_rows, _IS_MESSAGE),
-        "observations": (group_rows, _IS_GROUP),
-    }[kind]
-    # Where the same was said in several places, one of them tells.
-    body = select(table.c.body).where(is_it).limit(1).scalar_subquery().label("body")
-    return select(text_rows.c.id, body).where(_is_one_of_ids(dialect))
-
-
-def _is_one_of_ids(dialect: str) -> ColumnElement[bool]:
-    """Compare with `ids`; where there are arrays it is one value, however many ids it has."""
-    if dialect == "sqlite":
-        return text_rows.c.id.in_(bindparam("ids", expanding=True))
-    return text_rows.c.id == any_(bindparam("ids", type_=ARRAY(BigInteger)))
-
-
-def _is_in(places: tuple[str, ...]) -> list[Any]:
+def _is_in(named: Mapping[str, str]) -> list[ColumnElement[bool]]:
     columns = {"thread_id": text_rows.c.thread_id, "resource_id": thread_rows.c.resource_id}
-    return [columns[name] == bindparam(name, type_=columns[name].type) for name in places]
+    return [columns[name] == value for name, value in named.items()]
 
 
 _IN_THREADS: Final = text_rows.join(thread_rows, thread_rows.c.id == text_rows.c.thread_id)
@@ -314,43 +484,27 @@ _IS_GROUP: Final = and_(
 
 
 def _read_hits(connection: Connection, ranked: Sequence[_Ranked]) -> list[ArchivedHit]:
-    bodies: dict[int, str] = {}
-    for kind in _COMPLETE:
-        if ids := [each.row for each in ranked if each.found.kind == kind]:
-            query = _build_bodies(kind, connection.dialect.name)
-            bodies |= {row.id: row.body for row in connection.execute(query, {"ids": ids})}
-    return [
-        ArchivedHit(thread_id, _COMPLETE[found.kind](found, piece, bodies[row]))
-        for row, thread_id, piece, found in ranked
-    ]
+    # Where the same was said in several places, one of them tells.
+    bodies = (
+        select(table.c.body).where(is_it).limit(1).scalar_subquery()
+        for table, is_it in ((message_rows, _IS_MESSAGE), (group_rows, _IS_GROUP))
+    )
+    query = select(text_rows.c.id, func.coalesce(*bodies).label("body"))
+    query = query.where(_is_one_of(connection, [each.row for each in ranked]))
+    found = {row.id: row.body for row in connection.execute(query)}
+    return [_complete(each, found[each.row]) for each in ranked]
 
 
-def _complete_message(found: FoundText, piece: int, body: str) -> FoundText:
-    message = decode_message(found.key, body)
-    text = _take_piece(read_text(message), piece)
-    return replace(found, text=text, role=role_of(message))
-
-
-def _complete_group(found: FoundText, piece: int, body: str) -> FoundText:
-    group: Mapping[str, Any] = json.loads(body)
-    text = _take_piece(str(group.get("text", "")), piece)
-    return replace(found, text=text, cursor=_find_cursor(group))
-
-
-def _take_piece(text: str, number: int) -> str:
+def _complete(ranked: _Ranked, body: str) -> ArchivedHit:
+    """Return a hit with the text that its words are of."""
+    found, more = ranked.found, dict[str, Any]()
+    if found.kind == "message":
+        message = decode_message(found.key, body)
+        text, more["role"] = read_text(message), role_of(message)
+    else:
+        group = json.loads(body)
+        text = str(group.get("text", ""))
+        more["cursor"] = next((first for first, _ in group.get("ranges", ())), "")
     pieces = split_pieces(text)
-    return pieces[number] if number < len(pieces) else text
-
-
-def _find_cursor(group: Mapping[str, Any]) -> str:
-    """Return the first message that a group was written from; empty when it does not say."""
-    try:
-        return str(group["ranges"][0][0])
-    except (KeyError, IndexError, TypeError):
-        return ""
-
-
-_COMPLETE: Final[Mapping[Kind, Callable[[FoundText, int, str], FoundText]]] = {
-    "message": _complete_message,
-    "observations": _complete_group,
-}
+    text = pieces[ranked.piece] if ranked.piece < len(pieces) else text
+    return ArchivedHit(ranked.thread_id, replace(found, text=text, **more))

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from itertools import islice
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
     Select,
-    Table,
     and_,
     bindparam,
-    delete,
     exists,
     func,
     or_,
     select,
-    tuple_,
     update,
 )
 
-from langgraph_om.archive.database import Database, insert_into
-from langgraph_om.archive.index import give_to_resource
+from langgraph_om.archive.database import (
+    Database,
+    Row,
+    fetch_in_chunks,
+    hold_name,
+    insert_into,
+    split_into_chunks,
+)
+from langgraph_om.archive.search import give_to_resource
 from langgraph_om.archive.tables import (
     deletion_rows,
     group_rows,
@@ -38,38 +41,18 @@ from langgraph_om.archive.types import (
     Deleted,
     ListedThread,
     UnobservedThread,
+    check_time,
     sum_deletions,
 )
-from langgraph_om.archive.values import check_time, escape_text
 from langgraph_om.core.config.options import check_number
 from langgraph_om.core.content.message_keys import add_parents
 from langgraph_om.errors import ArchiveLacksError, ConfigurationError
-
-Row: TypeAlias = Any
-"""A row of some columns, whose type differs between versions of SQLAlchemy."""
 
 _IS_THREAD: Final = thread_rows.c.id == bindparam("of_thread")
 _SELECT: Final = select(thread_rows).where(_IS_THREAD)
 _LOCK: Final = _SELECT.with_for_update(key_share=True)
 _UPDATE: Final = update(thread_rows).where(_IS_THREAD).values(updated=bindparam("to_updated"))
 _NAME: Final = _UPDATE.values(title=bindparam("to_title"))
-
-_CHUNK = 500
-"""How many values one statement names; databases have a limit of some thousands."""
-
-
-def split_into_chunks(values: list[str]) -> list[list[str]]:
-    """Part values into lists that a statement can name."""
-    rest = iter(values)
-    return list(iter(lambda: list(islice(rest, _CHUNK)), []))
-
-
-def fetch_in_chunks(
-    connection: Connection, query: Select[Any], column: ColumnElement[str], values: list[str]
-) -> Iterator[Row]:
-    """Yield what a query finds that has one of these values in a column, however many they are."""
-    for some in split_into_chunks(values):
-        yield from connection.execute(query.where(column.in_(some)))
 
 
 def lock_thread(
@@ -78,13 +61,23 @@ def lock_thread(
     resource_id: str | None,
     now: datetime,
     *,
+    deletion: int | None,
+    prunings: int | None = None,
     parent: str | None = None,
 ) -> Row:
     """Lock a thread for this transaction, made if it is new, and return its row.
 
+    Args:
+        deletion: How often thread and resource were deleted, as far as who writes knows; `None`: it
+            does not matter.
+        prunings: How often old messages of it were pruned, likewise.
+
     Raises:
+        ArchiveLacksError: When that was more often, or less.
         ConfigurationError: When it belongs to another resource.
     """
+    if resource_id is not None:  # a new thread has no row that the resource's deletion could see
+        hold_name(connection, "resource", resource_id)
     whose = {"of_thread": thread_id}
     found = connection.execute(_LOCK, whose).one_or_none()
     if found is None:
@@ -103,6 +96,11 @@ def lock_thread(
             )
             raise ConfigurationError(msg)
         give_thread(connection, thread_id, None, resource_id)
+    if deletion is not None:
+        gone = count_deletions(connection, resource_id, [thread_id])
+        is_told = prunings in {None, gone.get((PRUNED, thread_id), 0)}
+        if sum_deletions(gone) != deletion or not is_told:
+            raise ArchiveLacksError(thread_id)
     return found
 
 
@@ -117,53 +115,6 @@ def count_deletions(
     if resource_id is not None:
         rows += connection.execute(query.where(kind == "resource", key == resource_id))
     return {(row.kind, row.id): row.number for row in rows}
-
-
-def check_deletion(
-    connection: Connection,
-    thread_id: str,
-    resource_id: str | None,
-    known: int | None,
-    prunings: int | None = None,
-) -> None:
-    """Refuse what is written to a locked thread by who does not know what was deleted last.
-
-    Raises:
-        ArchiveLacksError: When thread and resource were deleted more often than `known`, or less;
-            or old messages of it were pruned more often than `prunings`, or less.
-    """
-    if known is None:
-        return
-    found = count_deletions(connection, resource_id, [thread_id])
-    is_told = prunings in {None, found.get((PRUNED, thread_id), 0)}
-    if sum_deletions(found) != known or not is_told:
-        raise ArchiveLacksError(thread_id)
-
-
-def hold_name(connection: Connection, kind: Deleted, key: str, *, deletes: bool = False) -> None:
-    """Keep a deletion and what is written meanwhile apart where there is no row to lock.
-
-    Until the end of the transaction. In SQLite a writer is alone.
-
-    Args:
-        deletes: Whether this is the deletion; else it may not begin, and others may write too.
-    """
-    if connection.dialect.name == "sqlite":
-        return
-    lock = func.pg_advisory_xact_lock if deletes else func.pg_advisory_xact_lock_shared
-    name = f"om_{kind} {escape_text(key)}"
-    connection.execute(select(lock(func.hashtextextended(name, 0))))
-
-
-def delete_free(connection: Connection, table: Table, is_old: ColumnElement[bool]) -> int:
-    """Delete rows but for those that somebody else is at, and return how many.
-
-    It waits for nobody, so it is in nobody's way: no two transactions that hold several of these
-    rows wait for each other.
-    """
-    key = tuple_(*table.primary_key)
-    free = select(*table.primary_key).where(is_old).with_for_update(skip_locked=True)
-    return connection.execute(delete(table).where(key.in_(free))).rowcount
 
 
 def give_thread(

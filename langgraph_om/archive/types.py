@@ -129,3 +129,25 @@ def check_scope(thread_id: str | None, resource_id: str | None) -> None:
     if thread_id is None and resource_id is None:
         msg = "`thread_id` and `resource_id` are None; pass at least one of them"
         raise ConfigurationError(msg)
+
+
+def check_name(option: str, value: object) -> None:
+    """Refuse a name that is no text or empty; pydantic would refuse lone surrogates too.
+
+    Raises:
+        ConfigurationError: When it cannot name anything.
+    """
+    if not isinstance(value, str) or not value:
+        msg = f"`{option}` is {value!r}; pass a text that is not empty"
+        raise ConfigurationError(msg)
+
+
+def check_time(option: str, value: datetime | None) -> None:
+    """Refuse a time that could mean any of several moments.
+
+    Raises:
+        ConfigurationError: When it has no timezone.
+    """
+    if value is not None and (not isinstance(value, datetime) or value.utcoffset() is None):
+        msg = f"`{option}` is {value!r}; pass a datetime with a timezone, as `datetime.now(UTC)`"
+        raise ConfigurationError(msg)

@@ -89,39 +89,14 @@ class ArchiveWriter:
     store_uses: frozenset[StoreUse] = frozenset()
     """For what the memory uses the graph's store; noted in the archive with the first messages."""
     _has_noted_uses: bool = field(default=False, repr=False)
-    _logs: OrderedDict[str, ToldLog] = field(default_factory=OrderedDict, repr=False)
+    logs: OrderedDict[str, ToldLog] = field(default_factory=OrderedDict, repr=False)
     """By thread, what the archive was told of its log."""
-    _behind: set[str] = field(default_factory=set, repr=False)
+    behind: set[str] = field(default_factory=set, repr=False)
     """The threads of which it did not take the newest messages."""
-    _lost: set[str] = field(default_factory=set, repr=False)
+    lost: set[str] = field(default_factory=set, repr=False)
     """The resources and threads of which the archive lacked something."""
-    _is_away: bool = field(default=False, repr=False)
+    is_away: bool = field(default=False, repr=False)
     """Whether the archive failed and has not answered since."""
-
-    def note_outage(self) -> str | None:
-        """Note that the archive failed; return its place where that is news, once an outage."""
-        if self._is_away:
-            return None
-        self._is_away = True
-        return self.archive.place
-
-    def note_loss(self, name: str) -> bool:
-        """Remember that the archive lacks what it had, and return whether that is news."""
-        is_news = name not in self._lost
-        self._lost.add(name)
-        return is_news
-
-    def is_behind(self, thread_id: str) -> bool:
-        """Return whether the archive did not take the newest messages of a thread."""
-        return thread_id in self._behind
-
-    def note_behind(self, thread_id: str, *, is_behind: bool) -> None:
-        """Remember whether the archive took the newest messages of a thread."""
-        (self._behind.add if is_behind else self._behind.discard)(thread_id)
-
-    def told_log(self, thread_id: str) -> ToldLog | None:
-        """Return what the archive was told of a thread's log; `None` for nothing."""
-        return self._logs.get(thread_id)
 
     def append(
         self, thread_id: str, resource_id: str | None, entries: Keyed, **options: Any
@@ -134,7 +109,7 @@ class ArchiveWriter:
         rows = [(key, message, is_visible(message)) for key, message in entries]
         options["parent"] = find_parent_thread(thread_id)
         name = self.archive.append(thread_id, resource_id, rows, **options)
-        self._is_away = False
+        self.is_away = False
         return name
 
     def add_groups(
@@ -156,17 +131,17 @@ class ArchiveWriter:
             deletion=record.get("deletion", 0),
         )
         # Without a lock, which a forked process would have to make anew.
-        self._logs[thread_id] = log
+        self.logs[thread_id] = log
         with suppress(KeyError):  # another run of many may have pushed it out
-            self._logs.move_to_end(thread_id)
-        while len(self._logs) > MAX_THREADS:
-            self._logs.popitem(last=False)
+            self.logs.move_to_end(thread_id)
+        while len(self.logs) > MAX_THREADS:
+            self.logs.popitem(last=False)
 
     def forget(self, thread_id: str | None = None) -> None:
         """Forget which log the archive was told of a thread, or of all, after it was deleted."""
-        for key in [*self._logs]:
+        for key in [*self.logs]:
             if thread_id is None or belongs_to(key, thread_id):
-                self._logs.pop(key, None)
+                self.logs.pop(key, None)
 
     def delete_thread(
         self, thread_id: str, resource_id: str | None, clock: Callable[[], datetime]
@@ -219,8 +194,8 @@ def find_archive() -> EffectFlow[SQLAlchemyArchive]:
 def warn_of_outage(text: str, arguments: Sequence[Any]) -> EffectFlow[None]:
     """Log that the archive failed, with its place, unless that was said since it last answered."""
     writer = yield from find_part(ArchiveWriter)
-    place = writer.note_outage()
-    if place is not None:
+    if not writer.is_away:
+        place, writer.is_away = writer.archive.place, True
         yield Warn(f"{text} (at %s; logged once until it responds)", (*arguments, place))
 
 
@@ -228,7 +203,8 @@ def warn_of_loss(record: MemoryRecord) -> EffectFlow[None]:
     """Warn, once in a process for each resource, that the archive lacks what it had."""
     name = record["resource_id"] or record["thread_id"]
     writer = yield from find_part(ArchiveWriter)
-    if writer.note_loss(name):
+    if name not in writer.lost:
+        writer.lost.add(name)
         yield Warn(
             "thread %r: the archive lacks what it had, and nothing was deleted: it was emptied, "
             "restored or swapped; the thread brings what it has",
@@ -297,7 +273,7 @@ class StepArchive:
         record = self.record
         writer = yield from find_part(ArchiveWriter)
         log = ToldLog([group["id"] for group in record["log"]], find_newest_observed(record))
-        told = writer.told_log(record["thread_id"])
+        told = writer.logs.get(record["thread_id"])
         if log == told or not (log.ids or told or record.get("archived") is not None):
             return
         known = told.ids if told is not None else ()
@@ -331,7 +307,7 @@ class StepArchive:
     def note_failure(self, error: ArchiveError) -> EffectFlow[None]:
         """Remember that it did not take what is new or edited."""
         writer = yield from find_part(ArchiveWriter)
-        writer.note_behind(self.record["thread_id"], is_behind=True)
+        writer.behind.add(self.record["thread_id"])
         text = "thread %r: the archive failed, the next step tries again: %s"
         yield from warn_of_outage(text, (self.record["thread_id"], error))
 
@@ -386,7 +362,7 @@ def _write_until_settled(
 ) -> EffectFlow[list[Event] | None]:
     writer = yield from find_part(ArchiveWriter)
     thread_id, noted = archive.record["thread_id"], list[Event]()
-    is_whole = is_whole or writer.is_behind(thread_id)
+    is_whole = is_whole or thread_id in writer.behind
     has_to_settle = archive.record.get("deletion", 0) is None
     for _ in range(MAX_TRIES):
         if has_to_settle:
@@ -400,7 +376,7 @@ def _write_until_settled(
             has_to_settle = True
             writer.forget(thread_id)
         else:
-            writer.note_behind(thread_id, is_behind=False)
+            writer.behind.discard(thread_id)
             return noted
     msg = f"the thread {thread_id!r} keeps being deleted"
     raise ArchiveError(msg)

@@ -23,7 +23,6 @@ from langchain_core.messages import BaseMessage
 from langgraph.store.base import BaseStore, GetOp, Item, PutOp, SearchItem
 
 from langgraph_om.archive import ArchivedHit, StoreUse
-from langgraph_om.archive.forks import begin_anew_after_fork
 from langgraph_om.archive.types import PRUNED, Aged, sum_deletions
 from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.message_keys import (
@@ -39,6 +38,7 @@ from langgraph_om.core.search import FoundText, Kind
 from langgraph_om.core.step import Step
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.errors import ConfigurationError
+from langgraph_om.forks import begin_anew_after_fork
 from langgraph_om.reading import find_thread, list_groups, read_said
 from langgraph_om.runtime.tools import find_store
 

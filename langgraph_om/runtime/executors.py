@@ -21,13 +21,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast, runtime_checkable
 from uuid import uuid4
 
-from langgraph_om.archive.forks import begin_anew_after_fork
 from langgraph_om.archive.types import CLAIM_SECONDS
 from langgraph_om.core.config.options import check_count, check_seconds
 from langgraph_om.core.content.message_keys import add_parents
 from langgraph_om.core.effects import JobState
 from langgraph_om.core.wire import JobRequest, JobResult
 from langgraph_om.errors import ConfigurationError
+from langgraph_om.forks import begin_anew_after_fork
 
 if TYPE_CHECKING:
     from langgraph_om.archive import SQLAlchemyArchive

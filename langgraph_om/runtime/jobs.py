@@ -21,7 +21,6 @@ from uuid import uuid4
 
 from langchain_core.messages import BaseMessage, message_to_dict, messages_from_dict
 
-from langgraph_om.archive.forks import begin_anew_after_fork
 from langgraph_om.core.config.settings import Settings
 from langgraph_om.core.content.dates import name_zone
 from langgraph_om.core.content.message_keys import derive_id
@@ -40,6 +39,7 @@ from langgraph_om.core.record.window import open_window, select_needed
 from langgraph_om.core.tokens import base_of
 from langgraph_om.core.wire import OTHERS, JobRequest, JobResult
 from langgraph_om.errors import ArchiveError, ConfigurationError
+from langgraph_om.forks import begin_anew_after_fork
 from langgraph_om.models.retries import status_of
 from langgraph_om.runtime.executors import POLL_SECONDS, JobWork, SharingExecutor
 from langgraph_om.runtime.flows import RunContext, drive, in_thread

@@ -17,7 +17,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.pregel.remote import RemoteGraph
 
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.archive.values import read_moment, store_moment
+from langgraph_om.archive.tables import read_moment, store_moment
 from langgraph_om.core.content.dates import read_zone
 from langgraph_om.core.record.fold import check_record
 from langgraph_om.core.record.record import (

@@ -14,7 +14,7 @@ from databases import copy_rows
 from sqlalchemy import text
 
 from langgraph_om.archive.database import Database
-from langgraph_om.archive.index import mark
+from langgraph_om.archive.search import mark
 from langgraph_om.archive.tables import message_rows, text_rows, thread_rows
 
 BATCH = 10_000

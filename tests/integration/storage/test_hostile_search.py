@@ -8,7 +8,7 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.archive.index import mark
+from langgraph_om.archive.search import mark
 
 NOON = datetime(2026, 3, 15, 12, tzinfo=UTC)
 SECRET = "quokka pin 4711"  # noqa: S105 nobody's

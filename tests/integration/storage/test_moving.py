@@ -22,7 +22,7 @@ from langgraph_om import (
     create_memory_agent,
 )
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.archive.index import mark
+from langgraph_om.archive.search import mark
 from langgraph_om.testing import ExtractiveObserver
 from support.agents import actor, on_thread, say, scripted, search, turn, turns, values
 from support.clock import START, Clock
