@@ -181,25 +181,21 @@ class _SharedWords:
         of equals, the newest is first.
         """
         shared = sorted(words & self.weights.keys(), key=lambda word: (-self.weights[word], word))
-        found: dict[int, list[float]] = defaultdict(list)
-        wanting = set[int]()  # of the others, what further words say does not count
+        found, wanting = dict[int, float](), dict[int, int]()
         for word in shared:
             held, is_full = self.holders[word], len(found) >= _LOOKED
             if is_full and not wanting:
                 break
-            for at in held.keys() & wanting if is_full else held:
-                if at not in found and len(found) < _LOOKED:
-                    wanting.add(at)
-                elif at not in found:
-                    continue
-                found[at].append(self.weights[word])
-                if len(found[at]) == _TELLING:
-                    wanting.discard(at)
+            for at in held.keys() & wanting.keys() if is_full else held:
+                if at in wanting:
+                    found[at] += self.weights[word]
+                    wanting[at] -= 1
+                    if not wanting[at]:
+                        del wanting[at]
+                elif at not in found and len(found) < _LOOKED:
+                    found[at], wanting[at] = self.weights[word], _TELLING - 1
         length = -math.sqrt(len(words))
-        return sorted(
-            (sum(weights[:_TELLING]) / (length * self.lengths[at]), -at)
-            for at, weights in found.items()
-        )
+        return sorted((told / (length * self.lengths[at]), -at) for at, told in found.items())
 
 
 class _Item(NamedTuple):
