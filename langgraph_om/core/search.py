@@ -129,7 +129,7 @@ def _is_unspaced(word: str) -> bool:
 
 
 def _read_chunk(chunk: str) -> tuple[str, ...]:
-    return (_read_known if len(chunk) <= _MOST_KNOWN else _take_apart)(chunk)
+    return _read_known(chunk) if len(chunk) <= _MOST_KNOWN else _take_apart(chunk)
 
 
 def _take_apart(chunk: str) -> tuple[str, ...]:
