@@ -7,7 +7,6 @@ Fails where a dependency is missing, a file is not in the wheel, or nothing is r
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import tempfile
@@ -66,11 +65,10 @@ def talk(memory: ObservationalMemory, model: ScriptedChatModel, folder: str) -> 
         "nothing is shown": "gate" in str(view),
         "nothing is found": memory.search("gate code 4007", resource_id="ana", limit=1),
     }
-    record = Path(folder) / "record.json"
-    record.write_text(json.dumps(view.record), encoding="utf-8")
-    command = (sys.executable, "-m", "langgraph_om", "show", "--record", str(record))
-    shown = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
-    checks["nothing is shown by the command"] = "gate" in shown.stdout
+    where = ("--archive", f"sqlite:///{Path(folder) / 'archive.db'}", "--resource", "ana")
+    command = (sys.executable, "-m", "langgraph_om", "search", "gate code 4007", *where)
+    found = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
+    checks["nothing is found by the command"] = "4007" in found.stdout
     failed = [name for name, held in checks.items() if not held]
     if failed:
         sys.exit(f".ci/wheel_alone.py: {', '.join(failed)}")

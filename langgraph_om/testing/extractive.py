@@ -1,4 +1,8 @@
-"""A Reflector offline: it condenses a log by keeping and shortening its weightiest items."""
+"""An Observer and a Reflector that ask no model: they quote, keep and shorten what tells most.
+
+What tells most is found by counting: a sentence weighs what can be asked about later: numbers,
+names and long words. Short plain words, as greetings and thanks are made of, weigh nothing.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +13,128 @@ from dataclasses import dataclass
 from langchain_core.messages import BaseMessage
 from pydantic import Field
 
-from langgraph_om.testing.offline import (
-    MAX_CHARACTERS_READ,
-    NO_OBSERVATIONS,
-    QUESTION_MARKS,
-    OfflineChatModel,
-    Reply,
-    Role,
-    choose_sentence,
-    cut,
-    find_last_block,
-    read_sections,
-    shorten,
-    split_sentences,
-    weigh,
-    write_sections,
+from langgraph_om.testing.offline import OfflineChatModel, Reply, Role, join_text
+
+# --- What a text tells ---------------------------------------------------------------------------
+
+_MAX_CHARACTERS_READ = 4_000
+"""Characters of one message that are looked at."""
+
+_QUESTION_MARKS = ("?", "？")
+
+_CHARACTERS_PER_WORD = 10
+_LONG_WORD = 7
+_ASKS_SOMETHING = 4  # A question of so many words is worth a quote, even of plain ones.
+_TITLES = "".join(rf"(?<!\b{title}\.)" for title in ("Dr", "Mr", "Ms", "St", "Mrs", "vs", "etc"))
+_SENTENCE_END = re.compile(rf"(?<=[.!?]){_TITLES}\s+|(?<=[。！？])|\n+")
+_BULLET = re.compile(r"(?:[-*•]|\d{1,3}[.)])\s+")
+_FIRST_PERSON = re.compile(r"(?:I|[Mm]y|[Mm]ine|[Ww]e|[Oo]ur)(?:['’]\w+)?[,.!?]?")
+_SELF = re.compile(r"I(?:['’]\w+)?\W*")
+_DIGIT = re.compile(r"\d")
+# Words that a note does without, long ones among them that tell nothing.
+_PLAIN_WORDS = frozenset(
+    {"a", "an", "the", "that", "so", "just", "really", "very", "quite", "also", "too", "some"}
+    | {"super", "definitely", "absolutely", "totally", "actually", "honestly", "basically"}
+    | {"especially", "something", "everything", "anything"}
 )
 
-# An Observer offline: it writes observations by quoting the conversation it reads.
 
+def _choose_sentence(text: str) -> str:
+    """Return the sentence of a text that tells most; empty when none tells anything."""
+    sentences = _split_sentences(text[:_MAX_CHARACTERS_READ])
+    best = max(sentences, key=lambda sentence: _weigh(sentence, _WORDS))
+    return best if _weigh(best, _WORDS) else ""
+
+
+def _split_sentences(text: str) -> list[str]:
+    """Return the sentences and lines of a text, without the bullets of lists."""
+    return [_BULLET.sub("", part.strip(), count=1) for part in _SENTENCE_END.split(text)]
+
+
+def _weigh(text: str, words: int) -> int:
+    """Return how much a sentence tells, 0 when it says nothing.
+
+    Args:
+        words: How many of its words weigh.
+    """
+    if text.startswith("["):
+        return 1  # The placeholder of a picture or a file: better than nothing.
+    found, total, is_own = text.split(), 0, False
+    for at, word in enumerate(found[:words]):
+        bare = word.strip(".,!?;:")
+        total += len(bare) >= _LONG_WORD and bare.lower() not in _PLAIN_WORDS
+        total += 3 if _DIGIT.search(word) else 0
+        # A name, where it does not begin the sentence.
+        if at and word.lstrip("\"'“‘(")[:1].isupper() and not _SELF.fullmatch(word):
+            total += 2
+        is_own = is_own or _FIRST_PERSON.fullmatch(word) is not None
+    total += is_own
+    if text.endswith(_QUESTION_MARKS) and (total or len(found) >= _ASKS_SOMETHING):
+        return max(2, total - 2)  # A fact before a question.
+    return total
+
+
+def _shorten(text: str, words: int) -> str:
+    """Return a text in so many words: first without the plain ones, then cut."""
+    found = text.split()
+    if len(found) > words:
+        found = [word for word in found if word.lower() not in _PLAIN_WORDS] or found
+    return _cut(" ".join(found), words)
+
+
+def _cut(text: str, words: int) -> str:
+    """Return the first words on one line, with an ellipsis when some are missing."""
+    found = text[:_MAX_CHARACTERS_READ].rstrip("… ").split()
+    kept = " ".join(found[:words])
+    if len(kept) > words * _CHARACTERS_PER_WORD:
+        # Some scripts and all encoded data have no spaces to cut at.
+        kept = kept[: words * _CHARACTERS_PER_WORD].rstrip() + "…"
+    elif len(found) > words or text.rstrip().endswith("…"):
+        kept += "…"
+    # A quoted tag must not open or close one of the answer's own.
+    return re.sub(r"<(?=[/A-Za-z])", "‹", kept)
+
+
+# What the offline Observer and Reflector share: finding their block, and sections by thread.
+
+
+_NO_OBSERVATIONS = "<observations>(none)</observations>"
+"""The answer when there is nothing to observe."""
+
+_SECTION = re.compile(r'<thread id="[^"<>]*">')
+
+
+def _find_last_block(messages: list[BaseMessage], tag: str) -> tuple[str, str]:
+    """Return the text outside and inside the last `<tag>` block of the messages."""
+    text = "\n".join(join_text(message) for message in messages)
+    end = text.rfind(f"</{tag}>")
+    start = text.rfind(f"<{tag}>", 0, max(end, 0))
+    if start < 0:
+        return text, ""
+    return text[:start] + text[end:], text[start + len(tag) + 2 : end]
+
+
+def _read_sections(text: str) -> list[tuple[str, str]]:
+    """Return the sections of several threads in a text: the tag that opens each, and its text."""
+    sections: list[tuple[str, list[str]]] = []
+    is_open = False
+    for line in text.split("\n"):
+        if _SECTION.fullmatch(line):
+            sections.append((line, []))
+            is_open = True
+        elif line == "</thread>":
+            is_open = False
+        elif is_open:
+            sections[-1][1].append(line)
+    return [(tag, "\n".join(lines)) for tag, lines in sections]
+
+
+def _write_sections(answers: list[tuple[str, str]]) -> str:
+    """Return the answers, each in the section that its tag opens."""
+    return "\n".join(f"{tag}\n{answer}\n</thread>" for tag, answer in answers)
+
+
+# --- An Observer ---------------------------------------------------------------------------------
 
 _WORDS = 16  # The most that are quoted of one message.
 _EVERY = 3  # Of the assistant's statements without numbers or lists, this one is kept.
@@ -111,10 +218,10 @@ class ExtractiveObserver(OfflineChatModel):
 
     def reply(self, messages: list[BaseMessage]) -> str:
         """Return the observations for what the messages show."""
-        prompt, transcript = find_last_block(messages, "conversation")
-        sections = read_sections(transcript)
+        prompt, transcript = _find_last_block(messages, "conversation")
+        sections = _read_sections(transcript)
         if sections:
-            return write_sections(
+            return _write_sections(
                 [(tag, self._answer(prompt, body)) for tag, body in sections],
             )
         return self._answer(prompt, transcript)
@@ -125,21 +232,21 @@ class ExtractiveObserver(OfflineChatModel):
         spoken = [line for line in lines if line.kind in {"User", "Assistant"}]
         if not notes and sum(len(line.text.encode()) for line in spoken) > _MUCH_SAID:
             longest = max(spoken, key=lambda line: len(line.text))
-            notes = [_Note(0, longest, longest.text[:MAX_CHARACTERS_READ], "")]
+            notes = [_Note(0, longest, longest.text[:_MAX_CHARACTERS_READ], "")]
         items = self._write_items(notes, max(_SMALL_LOG, len(transcript) // 4))
         if not items:
-            return NO_OBSERVATIONS
+            return _NO_OBSERVATIONS
         answer = ["<observations>", *items, "</observations>"]
         said = [note.text for note in notes if note.line.kind == "User"]
         if said:
-            newest = cut(said[-1], _WORDS)
+            newest = _cut(said[-1], _WORDS)
             answer += [
                 f"<current-task>The user's newest message: {newest}</current-task>",
-                f"<suggested-response>Answer: {cut(newest, 6)}</suggested-response>",
+                f"<suggested-response>Answer: {_cut(newest, 6)}</suggested-response>",
             ]
         if "<thread-title>" in prompt:
             topic = said[0] if said else items[-1].rpartition(": ")[2]
-            answer.append(f"<thread-title>{cut(topic, 5).rstrip('….,!?;:')}</thread-title>")
+            answer.append(f"<thread-title>{_cut(topic, 5).rstrip('….,!?;:')}</thread-title>")
         return "\n".join(answer)
 
     def _take_notes(self, lines: Iterable[_TranscriptLine], *, marks: bool) -> list[_Note]:
@@ -151,7 +258,7 @@ class ExtractiveObserver(OfflineChatModel):
                 item = _write_stamped(_ORDER_MARK, line, f"#{line.number} {order}")
                 notes.append(_Note(len(notes), line, order, item))
             if text := self._choose_quote(line):
-                plain += line.kind == "Assistant" and not text.endswith(QUESTION_MARKS)
+                plain += line.kind == "Assistant" and not text.endswith(_QUESTION_MARKS)
                 item = self._write_item(line, text, is_kept=plain % _EVERY == 0)
                 notes.append(_Note(len(notes), line, text, item))
         return notes
@@ -160,7 +267,7 @@ class ExtractiveObserver(OfflineChatModel):
         """Return the lines of the observations, those that tell least left out beyond the room."""
         items: list[str] = []
         date = ""
-        for note in _choose_fitting([note for note in notes if note.item], room, _WORDS):
+        for note in _choose_fitting([note for note in notes if note.item], room):
             if note.line.date != date:
                 date = note.line.date
                 items.append(f"Date: {date}")
@@ -174,20 +281,20 @@ class ExtractiveObserver(OfflineChatModel):
                 )
         if not items:
             # A window of tool results alone still leaves a trace.
-            for line, quote in ((note.line, cut(note.text, _WORDS)) for note in notes[-1:]):
+            for line, quote in ((note.line, _cut(note.text, _WORDS)) for note in notes[-1:]):
                 items += [f"Date: {line.date}"] if line.date else []
                 items.append(_write_stamped("🟢", line, f"{line.label}: {quote}"))
         return items
 
     def _write_item(self, line: _TranscriptLine, text: str, *, is_kept: bool) -> str:
         """Return the item of one message, empty when it is not worth one."""
-        quote = cut(text, _WORDS)
-        is_question = text.endswith(QUESTION_MARKS)
+        quote = _cut(text, _WORDS)
+        is_question = text.endswith(_QUESTION_MARKS)
         if line.kind == "User":
             return _write_stamped("🟡" if is_question else "🔴", line, f"{line.label}: {quote}")
         if line.kind == "Assistant":
             is_worth_it = (is_kept and not is_question) or _NUMBER_OR_LIST.search(
-                line.text[:MAX_CHARACTERS_READ]
+                line.text[:_MAX_CHARACTERS_READ]
             )
             return _write_stamped("🟢", line, f"{line.label}: {quote}") if is_worth_it else ""
         if line.kind == "Earlier summary":
@@ -198,17 +305,19 @@ class ExtractiveObserver(OfflineChatModel):
 
     def _choose_quote(self, line: _TranscriptLine) -> str:
         """Return what to quote of a message: its most telling sentence, or the output of a tool."""
-        text = line.text[:MAX_CHARACTERS_READ]
-        return text if line.kind.startswith("Tool") else choose_sentence(text, _WORDS)
+        text = line.text[:_MAX_CHARACTERS_READ]
+        return text if line.kind.startswith("Tool") else _choose_sentence(text)
 
 
 def _find_orders(line: _TranscriptLine) -> list[str]:
     """Return the sentences of the user that are standing instructions."""
-    text = line.text[:MAX_CHARACTERS_READ]
+    text = line.text[:_MAX_CHARACTERS_READ]
     if not line.number or not _ORDER.search(text):
         return []
-    sentences = split_sentences(text)
-    return [each for each in sentences if _ORDER.search(each) and not each.endswith(QUESTION_MARKS)]
+    sentences = _split_sentences(text)
+    return [
+        each for each in sentences if _ORDER.search(each) and not each.endswith(_QUESTION_MARKS)
+    ]
 
 
 def _read_transcript(transcript: str) -> Iterator[_TranscriptLine]:
@@ -231,12 +340,12 @@ def _read_transcript(transcript: str) -> Iterator[_TranscriptLine]:
         head, body = found, [found["text"] or ""] if found else []
 
 
-def _choose_fitting(notes: list[_Note], room: int, words: int) -> list[_Note]:
+def _choose_fitting(notes: list[_Note], room: int) -> list[_Note]:
     """Return the notes that tell most and fit into so many characters, in their order."""
 
     def rank(note: _Note) -> tuple[int, int]:
         is_tool = note.line.kind.startswith("Tool")
-        return _TOOL_WEIGHT if is_tool else weigh(note.text, words), note.position
+        return _TOOL_WEIGHT if is_tool else _weigh(note.text, _WORDS), note.position
 
     if sum(len(note.item) + 1 for note in notes) <= room:
         return notes
@@ -260,10 +369,12 @@ def _write_stamped(mark: str, line: _TranscriptLine, text: str) -> str:
     return f"* {mark} ({line.time}) {text}" if line.time else f"* {mark} {text}"
 
 
+# --- A Reflector ---------------------------------------------------------------------------------
+
 _CAPS = (20, 16, 12, 10, 8)
 """The most words of an item, tried one after the other."""
 _DAYS_PER_WEIGHT = 4  # So many days older, an item of the same weight counts one less.
-NUMBERED = re.compile(r"\[(\d+) ~(\d+)[^\]]*\] (.*)")
+_NUMBERED = re.compile(r"\[(\d+) ~(\d+)[^\]]*\] (.*)")
 _QUOTES = frozenset('"`“„«「『')
 """Words left out within a quotation would change it."""
 _LOG_ITEM = re.compile(r"[*-] (?:(🔴|🟡|🟢|✅)\ufe0f? ?)?(?:\((\d{1,2}:\d\d)\) ?)?(.*)")
@@ -283,7 +394,7 @@ class _LogItem:
 
     def rank(self, cap: int) -> tuple[int, int]:
         """Return what orders the items by what they tell, the newer one last of two equals."""
-        return _DAYS_PER_WEIGHT * weigh(self.text, cap) - self.age, self.position
+        return _DAYS_PER_WEIGHT * _weigh(self.text, cap) - self.age, self.position
 
     def write(self, cap: int) -> str:
         """Return the item in `cap` words, two fewer for each newer day, eight at least."""
@@ -292,7 +403,7 @@ class _LogItem:
             "*",
             self.mark,
             stamp,
-            shorten(self.text, max(_CAPS[-1], cap - 2 * self.age)),
+            _shorten(self.text, max(_CAPS[-1], cap - 2 * self.age)),
         )
         return " ".join(part for part in parts if part)
 
@@ -323,8 +434,8 @@ class ExtractiveReflector(OfflineChatModel):
 
     def reply(self, messages: list[BaseMessage]) -> str:
         """Return the condensed log."""
-        log = find_last_block(messages, "observation-log")[1].strip()
-        return "\n".join(self._edit_all([body for _, body in read_sections(log)] or [log]))
+        log = _find_last_block(messages, "observation-log")[1].strip()
+        return "\n".join(self._edit_all([body for _, body in _read_sections(log)] or [log]))
 
     def _edit_all(self, logs: list[str]) -> list[str]:
         """Return edits of all conversations, the quietest of which comes first.
@@ -390,11 +501,11 @@ class ExtractiveReflector(OfflineChatModel):
 
 
 def _find_numbered(log: str) -> list[re.Match[str]]:
-    return [item for line in log.split("\n") if (item := NUMBERED.match(line))]
+    return [item for line in log.split("\n") if (item := _NUMBERED.match(line))]
 
 
 def _write_plain(log: str) -> str:
-    return "\n".join(NUMBERED.sub(r"\3", line) for line in log.split("\n"))
+    return "\n".join(_NUMBERED.sub(r"\3", line) for line in log.split("\n"))
 
 
 def _read_log(log: str) -> list[_LogItem]:

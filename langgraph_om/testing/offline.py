@@ -1,8 +1,6 @@
 """Chat models that ask nobody: they record their calls, know for whom, and stream their answer.
 
-`ScriptedChatModel` answers as a test wrote it down. What the others quote of a text is found by
-counting: a sentence weighs what can be asked about later: numbers, names and long words. Short
-plain words, as greetings and thanks are made of, weigh nothing.
+`ScriptedChatModel` answers as a test wrote it down.
 """
 
 from __future__ import annotations
@@ -18,7 +16,6 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import (
     Any,
     Literal,
-    NamedTuple,
     TypeAlias,
     TypedDict,
     cast,
@@ -320,142 +317,6 @@ def _split_tool_calls(message: AIMessage) -> list[dict[str, Any]]:
             pieces.append({"content": empty, "tool_call_chunks": [part]})
     # The last chunk of an answer holds no piece of a call: LangChain takes it for a whole one.
     return [*pieces, {"content": empty}] if pieces else []
-
-
-MAX_CHARACTERS_READ = 4_000
-"""Characters of one message that are looked at."""
-
-QUESTION_MARKS = ("?", "？")
-
-_CHARACTERS_PER_WORD = 10
-_LONG_WORD = 7
-_ASKS_SOMETHING = 4  # A question of so many words is worth a quote, even of plain ones.
-_TITLES = "".join(rf"(?<!\b{title}\.)" for title in ("Dr", "Mr", "Ms", "St", "Mrs", "vs", "etc"))
-_SENTENCE_END = re.compile(rf"(?<=[.!?]){_TITLES}\s+|(?<=[。！？])|\n+")
-_BULLET = re.compile(r"(?:[-*•]|\d{1,3}[.)])\s+")
-_FIRST_PERSON = re.compile(r"(?:I|[Mm]y|[Mm]ine|[Ww]e|[Oo]ur)(?:['’]\w+)?[,.!?]?")
-_SELF = re.compile(r"I(?:['’]\w+)?\W*")
-_DIGIT = re.compile(r"\d")
-# Words that a note does without, long ones among them that tell nothing.
-_PLAIN_WORDS = frozenset(
-    {"a", "an", "the", "that", "so", "just", "really", "very", "quite", "also", "too", "some"}
-    | {"super", "definitely", "absolutely", "totally", "actually", "honestly", "basically"}
-    | {"especially", "something", "everything", "anything"}
-)
-
-
-def choose_sentence(text: str, words: int) -> str:
-    """Return the sentence of a text that tells most; empty when none tells anything.
-
-    Args:
-        words: How many words of the sentence will be quoted; further ones do not weigh.
-    """
-    best, most = "", 0
-    for sentence in split_sentences(text[:MAX_CHARACTERS_READ]):
-        found = weigh(sentence, words)
-        if found > most:
-            best, most = sentence, found
-    return best
-
-
-def split_sentences(text: str) -> list[str]:
-    """Return the sentences and lines of a text, without the bullets of lists."""
-    return [_BULLET.sub("", part.strip(), count=1) for part in _SENTENCE_END.split(text)]
-
-
-def weigh(text: str, words: int) -> int:
-    """Return how much a sentence tells, 0 when it says nothing.
-
-    Args:
-        words: How many of its words weigh.
-    """
-    if text.startswith("["):
-        return 1  # The placeholder of a picture or a file: better than nothing.
-    found = text.split()
-    weighed = [*map(_read_word, found[:words])]
-    total = sum(word.weight for word in weighed) + sum(word.names for word in weighed[1:])
-    total += any(word.is_own for word in weighed)
-    if text.endswith(QUESTION_MARKS) and (total or len(found) >= _ASKS_SOMETHING):
-        return max(2, total - 2)  # A fact before a question.
-    return total
-
-
-class _Word(NamedTuple):
-    """How much a word tells."""
-
-    weight: int
-    names: int
-    """More, where it does not begin a sentence."""
-    is_own: bool
-
-
-def _read_word(word: str) -> _Word:
-    bare = word.strip(".,!?;:")
-    is_long = len(bare) >= _LONG_WORD and bare.lower() not in _PLAIN_WORDS
-    first = word.lstrip("\"'“‘(")[:1]
-    is_name = first.isupper() and not _SELF.fullmatch(word)
-    number = 3 if _DIGIT.search(word) else 0
-    return _Word(number + is_long, 2 * is_name, _FIRST_PERSON.fullmatch(word) is not None)
-
-
-def shorten(text: str, words: int) -> str:
-    """Return a text in so many words: first without the plain ones, then cut."""
-    found = text.split()
-    if len(found) > words:
-        found = [word for word in found if word.lower() not in _PLAIN_WORDS] or found
-    return cut(" ".join(found), words)
-
-
-def cut(text: str, words: int) -> str:
-    """Return the first words on one line, with an ellipsis when some are missing."""
-    found = text[:MAX_CHARACTERS_READ].rstrip("… ").split()
-    kept = " ".join(found[:words])
-    if len(kept) > words * _CHARACTERS_PER_WORD:
-        # Some scripts and all encoded data have no spaces to cut at.
-        kept = kept[: words * _CHARACTERS_PER_WORD].rstrip() + "…"
-    elif len(found) > words or text.rstrip().endswith("…"):
-        kept += "…"
-    # A quoted tag must not open or close one of the answer's own.
-    return re.sub(r"<(?=[/A-Za-z])", "‹", kept)
-
-
-# What the offline Observer and Reflector share: finding their block, and sections by thread.
-
-
-NO_OBSERVATIONS = "<observations>(none)</observations>"
-"""The answer when there is nothing to observe."""
-
-_SECTION = re.compile(r'<thread id="[^"<>]*">')
-
-
-def find_last_block(messages: list[BaseMessage], tag: str) -> tuple[str, str]:
-    """Return the text outside and inside the last `<tag>` block of the messages."""
-    text = "\n".join(join_text(message) for message in messages)
-    end = text.rfind(f"</{tag}>")
-    start = text.rfind(f"<{tag}>", 0, max(end, 0))
-    if start < 0:
-        return text, ""
-    return text[:start] + text[end:], text[start + len(tag) + 2 : end]
-
-
-def read_sections(text: str) -> list[tuple[str, str]]:
-    """Return the sections of several threads in a text: the tag that opens each, and its text."""
-    sections: list[tuple[str, list[str]]] = []
-    is_open = False
-    for line in text.split("\n"):
-        if _SECTION.fullmatch(line):
-            sections.append((line, []))
-            is_open = True
-        elif line == "</thread>":
-            is_open = False
-        elif is_open:
-            sections[-1][1].append(line)
-    return [(tag, "\n".join(lines)) for tag, lines in sections]
-
-
-def write_sections(answers: list[tuple[str, str]]) -> str:
-    """Return the answers, each in the section that its tag opens."""
-    return "\n".join(f"{tag}\n{answer}\n</thread>" for tag, answer in answers)
 
 
 # --- Answers that a test wrote down --------------------------------------------------------------

@@ -18,7 +18,7 @@ from typing import Any, Final, cast
 from langchain_core.runnables import RunnableLambda
 
 from langgraph_om.core.config.options import ACTORS_OWN
-from langgraph_om.core.content.text import CONTROL, DIRECTION, SURROGATE, for_terminal, sanitize
+from langgraph_om.core.content.text import for_terminal, sanitize
 from langgraph_om.core.items import list_items
 from langgraph_om.errors import ConfigurationError, ItemError, ObservationalMemoryError, SourceError
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
@@ -28,15 +28,16 @@ from langgraph_om.parts import StatusData
 from langgraph_om.runtime.acting import Update
 from langgraph_om.tools.doctor import Advice, advise_on_price, diagnose, name_actor_of
 from langgraph_om.tools.mcp import memory_server
-from langgraph_om.tools.opening import hide_password, open_archive, open_source
 from langgraph_om.tools.shown import describe_actor_window, list_acts, write_moment
 from langgraph_om.tools.sources import (
     ArchiveSource,
-    Figures,
     Source,
     Wanted,
     build_update,
     complete,
+    hide_password,
+    open_archive,
+    open_source,
 )
 
 DONE: Final = 0
@@ -53,7 +54,6 @@ Say where the memory is, with one of
   --checkpointer sqlite:///checkpoints.db   or postgresql://user@host/database
   --url http://127.0.0.1:2024               a LangGraph server
   --archive sqlite:///memory.db             with --resource ID: a user's memory
-  --record file.json                        a record or a state, to read
 
 and which one, with --thread ID. For example:
 
@@ -91,7 +91,7 @@ class Job:
         Raises:
             SourceError: When there is no such thread.
         """
-        if not self.thread and self.args.record is None and self.args.archive is None:
+        if not self.thread and self.args.archive is None:
             msg = "name a memory: add --thread ID"
             raise SourceError(msg)
         state = await self.source.state(self.thread)
@@ -111,12 +111,9 @@ class Answer:
     code: int = DONE
 
 
-def write_json(value: Any, indent: int | None = None) -> str:
-    """Return JSON in which whatever could steer a terminal is escaped."""
-    text = json.dumps(value, ensure_ascii=False, indent=indent, default=str)
-    for steering in (CONTROL, DIRECTION, SURROGATE):
-        text = steering.sub(lambda found: "".join(f"\\u{ord(each):04x}" for each in found[0]), text)
-    return text
+def write_json(value: Any) -> str:
+    """Return JSON in which nothing can steer a terminal: all but plain ASCII is escaped."""
+    return json.dumps(value, indent=2, default=str).replace("\x7f", "\\u007f")
 
 
 def write_table(names: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -134,13 +131,10 @@ def write_table(names: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 async def show(job: Job) -> Answer:
     """Show what is remembered."""
     args, state = job.args, await job.read_state()
-    states = await job.source.history(job.thread) if args.html or args.history else None
+    states = await job.source.history(job.thread) if args.history else None
     view = job.memory.view(state, history=states)
     text = [str(view)]
-    if args.html:
-        view.to_html(args.html)
-        text = [f"written to {args.html}"]
-    elif not args.memory:
+    if not args.memory:
         text.append("(with default thresholds; for those of your memory, add --memory MODULE:NAME)")
     if args.ids:
         items = list_items(view.record["log"], view.record["chunks"])
@@ -158,10 +152,9 @@ async def list_threads(job: Job) -> Answer:
         if len(rows) == job.args.limit:
             break
         own = await complete(job.source, listed, key)
-        taken = Figures() if own.figures is None else own.figures
         at = own.updated.isoformat() if own.updated is not None else ""
         told = {"id": own.id, "user": own.user, "updated": at, "title": own.title}
-        rows.append({**told, "tokens_in": taken.tokens_in, "tokens_out": taken.tokens_out})
+        rows.append({**told, "tokens_in": own.tokens_in, "tokens_out": own.tokens_out})
     names = ("thread", "user", "updated", "title", "tokens in", "tokens out")
     shown = [[*({**row, "updated": write_moment(row["updated"])}.values())] for row in rows]
     return Answer(rows, write_table(names, shown))
@@ -239,9 +232,6 @@ async def doctor(job: Job) -> Answer:
 async def change(job: Job) -> Answer:
     """Change what is remembered, as the name of the command says."""
     args = job.args
-    if args.command == "title" and (args.text is None) != args.clear:
-        msg = "`title` needs a text, or `--clear` to let memory make titles again; pass one of them"
-        raise ConfigurationError(msg)
     if args.checkpointer is not None and args.graph is None:
         msg = (
             "only the agent's own graph can write to a checkpointer, as it knows the other "
@@ -255,8 +245,9 @@ async def change(job: Job) -> Answer:
     build(await job.read_state())  # what cannot be meant is refused before anything else
     act = await job.source.change(job.thread, build)
     record = runner_of(job.memory).record(await job.read_state())
-    text = next((f"{own.done}: {own.words}" for own in list_acts(record) if own.id == act), "Done")
-    if args.command not in ("title", "pin-message", "unpin-message"):
+    done = next((own for own in list_acts(record) if own.id == act), None)
+    text = "Done" if done is None else f"{done.action}: {done.words}"
+    if args.command != "title":
         text += f"\n`langgraph-om undo --act {act}` takes it back"
     return Answer({"id": act, "action": args.command}, text)
 
@@ -339,7 +330,6 @@ def build_parser() -> ArgumentParser:
     parser.add_argument("--ids", action="store_true", help="also list observations with their ids")
     past = "also show what each of the last generations of the log changed"
     parser.add_argument("--history", action="store_true", help=past)
-    parser.add_argument("--html", metavar="FILE", help="write a page with all of it instead")
     text = "list threads, newest first, and the tokens that memory's own models took for each"
     add_limit(add("list", list_threads, text), 20, "threads")
     parser = add("search", search, "find words in the log and in the messages")
@@ -373,13 +363,8 @@ def _add_changes(add: _Add) -> None:
     parser.add_argument("item", help=item)
     parser = add("undo", change, "take back what a person did")
     parser.add_argument("--act", metavar="ID", help="which change; default: the newest")
-    parser = add("pin-message", change, "show the agent a message word for word in each prompt")
-    parser.add_argument("message", help="the id of a message")
-    parser = add("unpin-message", change, "show a message like any other again")
-    parser.add_argument("message", help="the id of a pinned message")
     parser = add("title", change, "give a thread a title, which memory never changes")
-    parser.add_argument("text", nargs="?", help="the title, of at most 120 characters")
-    parser.add_argument("--clear", action="store_true", help="let memory make titles again")
+    parser.add_argument("text", help='at most 120 characters; "" lets memory make titles again')
 
 
 def _add_source(parser: ArgumentParser) -> None:
@@ -388,7 +373,6 @@ def _add_source(parser: ArgumentParser) -> None:
     one.add_argument("--checkpointer", metavar="URL", help="sqlite:///file.db or postgresql://...")
     one.add_argument("--url", help="a LangGraph server, such as http://127.0.0.1:2024")
     one.add_argument("--archive", metavar="URL", help="the archive of a memory")
-    one.add_argument("--record", metavar="FILE", help="a record or a state as JSON")
     where.add_argument("--thread", metavar="ID", help="the thread")
     where.add_argument("--resource", metavar="ID", help="the user, for an archive")
     graph = "the agent's compiled graph, to write to a checkpointer, which is then trusted"
@@ -412,7 +396,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if args.command == "mcp":
             return serve(args)
         answer = asyncio.run(_run(args))
-        print(write_json(answer.value, 2) if args.json else for_terminal(answer.text))  # noqa: T201
+        print(write_json(answer.value) if args.json else for_terminal(answer.text))  # noqa: T201
     except BrokenPipeError:
         return DONE
     except Exception as error:  # noqa: BLE001 a database or a server raises anything

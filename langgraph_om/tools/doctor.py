@@ -13,21 +13,20 @@ from langchain_core.messages import AIMessage, BaseMessage
 
 from langgraph_om.core.actor.view import list_parts
 from langgraph_om.core.content.blocks import find_cache_life, find_provider
-from langgraph_om.core.content.parts import role_of
-from langgraph_om.core.items import is_protected
 from langgraph_om.core.step import Step
 from langgraph_om.core.wire import MemoryRecord
 from langgraph_om.models.providers import find_small
-from langgraph_om.tools.shown import count, list_trouble
-
-_MANY_PINNED: Final = 0.5
-_LARGE_MESSAGE: Final = 0.5
+from langgraph_om.tools.shown import list_trouble
 
 _REMEDIES: Final = {
     "tripwire": 'With on_error="continue" the agent goes on with raw messages',
     "failures": (
         "Nothing is lost, and it is tried again as the conversation grows; check the model's key "
         "and quota, or pass a list of models as fallbacks"
+    ),
+    "extract": (
+        "The next observation asks for it again; a schema with descriptions and fewer required "
+        "fields helps"
     ),
     "unread": (
         "`recall` reads the rest; raise `observation.message_tokens` or "
@@ -65,62 +64,23 @@ class Diagnosis:
 
 def diagnose(step: Step) -> Diagnosis:
     """Find what costs what, and what can be done about it."""
-    reading = read_cache(step.messages)
+    reading, record = read_cache(step.messages), step.record
     sections: Counter[str] = Counter()
     for part in list_parts(step.settings, step.view):
         sections[part.name.lower()] += part.tokens
-    advice = [
-        Advice(kind, f"{said}. {_REMEDIES[kind]}") for kind, said in list_trouble(step.record)
-    ]
-    advice += [*_advise_on_log(step), *_advise_on_messages(step, reading)]
-    return Diagnosis(sections, None if reading is None else reading.share, advice)
-
-
-def _advise_on_log(step: Step) -> Iterator[Advice]:
-    record, threshold = step.record, step.settings.thresholds.observation_tokens
-    for name, kept in record.get("extracted", {}).items():
-        if kept["error"]:
-            yield Advice(
-                "extract",
-                f"the value {name!r} is unchanged: {kept['error']}. The next observation asks for "
-                f"it again; a schema with descriptions and fewer required fields helps",
-            )
-    kept_tokens = sum(group["tokens"] for group in record["log"] if is_protected(group))
-    if kept_tokens > _MANY_PINNED * threshold:
-        yield Advice(
-            "pinned",
-            f"what is kept word for word takes {kept_tokens:,} of {threshold:,} tokens, and is "
-            f"never condensed; unpin what matters less, or raise observation_tokens",
-        )
+    advice = [Advice(kind, f"{said}. {_REMEDIES[kind]}") for kind, said in list_trouble(record)]
     attempt = record["attempts"].get("reflection")
     still_large = attempt.get("still_large", 0) if attempt else 0
     if still_large > 1:
-        yield Advice(
-            "large-log",
-            f"{still_large} reflections in a row left the log above its {threshold:,} tokens; "
-            f"raise observation_tokens, or give the Reflector a stronger model",
-        )
-
-
-def _advise_on_messages(step: Step, reading: CacheReading | None) -> Iterator[Advice]:
-    threshold = step.settings.thresholds.message_tokens
+        threshold = step.settings.thresholds.observation_tokens
+        said = f"{still_large} reflections in a row left the log above its {threshold:,} tokens"
+        remedy = "raise observation_tokens, or give the Reflector a stronger model"
+        advice.append(Advice("large-log", f"{said}; {remedy}"))
     if reading is not None and reading.is_broken:
-        yield Advice(
-            "cache",
-            f"{reading.share:.0%} of {reading.total:,} input tokens came from the provider's "
-            f"cache. {find_reason(step.messages, step.record).text}",
-        )
-    large: Counter[str] = Counter()
-    for entry in step.window.entries:
-        if entry.tokens > _LARGE_MESSAGE * threshold:
-            message = entry.message
-            large[str(getattr(message, "name", None) or role_of(message) or message.type)] += 1
-    for kind, number in large.items():
-        yield Advice(
-            "large-message",
-            f"{count(number, 'unobserved message')} of {kind!r} take more than half of the "
-            f"threshold each; have the tool return less, or raise message_tokens",
-        )
+        said = f"{reading.share:.0%} of {reading.total:,} input tokens came from the provider's"
+        reason = find_reason(step.messages, record).text
+        advice.append(Advice("cache", f"{said} cache. {reason}"))
+    return Diagnosis(sections, None if reading is None else reading.share, advice)
 
 
 def name_actor_of(messages: Sequence[BaseMessage]) -> str:

@@ -12,14 +12,12 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
-from pydantic import Field, TypeAdapter, ValidationError
-
 try:
+    import jinja2  # noqa: F401 it renders the pages
     from starlette.applications import Starlette
-    from starlette.convertors import Convertor, register_url_convertor
     from starlette.middleware import Middleware
     from starlette.middleware.trustedhost import TrustedHostMiddleware
     from starlette.requests import Request
@@ -32,11 +30,22 @@ except ModuleNotFoundError as error:
     )
     raise ImportError(msg) from error
 
+from langchain_core.messages import AIMessage, BaseMessage
+
+from langgraph_om.core.actor.prompt import list_channels
+from langgraph_om.core.actor.view import list_parts
+from langgraph_om.core.content.message_keys import keyed_conversation
+from langgraph_om.core.content.parts import content_blocks, role_of
+from langgraph_om.core.content.text import write_json
+from langgraph_om.core.record.record import list_ranges
+from langgraph_om.core.search import read_text
+from langgraph_om.core.step import Step
+from langgraph_om.core.wire import Group
 from langgraph_om.errors import ConfigurationError, ThreadBusyError
 from langgraph_om.memory import ObservationalMemory, check_memory, runner_of
 from langgraph_om.runtime.flows import run_in_thread
-from langgraph_om.tools.render import STATIC, render
-from langgraph_om.tools.shown import list_acts
+from langgraph_om.runtime.runner import StepRunner
+from langgraph_om.tools.shown import STATIC, list_acts, render
 from langgraph_om.tools.sources import (
     GraphSource,
     ServerSource,
@@ -45,10 +54,12 @@ from langgraph_om.tools.sources import (
     build_update,
     complete,
     list_archived,
-    read_version,
-    sum_by_user,
+    read_number,
 )
-from langgraph_om.tools.thread_page import read_page
+from langgraph_om.tools.view import build_view, describe_view
+
+if TYPE_CHECKING:
+    from langgraph_om.archive import SQLAlchemyArchive
 
 __all__ = ["memory_app"]
 
@@ -73,12 +84,6 @@ _FOREIGN_HOST: Final = (
 _MAX_BODY: Final = 64 * 1024
 """Bytes of a form."""
 
-Prices = Mapping[str, Sequence[float]]
-"""Dollars for a million tokens in and out, of `agent` and of `memory`; a third number is for tokens
-that the provider had in its cache."""
-_PRICES: Final[TypeAdapter[Any]] = TypeAdapter(
-    dict[Literal["agent", "memory"], Annotated[list[float], Field(min_length=2, max_length=3)]]
-)
 Authorize = Callable[[Request, str | None], bool | Awaitable[bool]]
 """Given a request and the thread it is about, `None` for the list: whether it may be answered."""
 Page = Callable[[Request], Awaitable[Response]]
@@ -93,7 +98,6 @@ def memory_app(
     authorize: Authorize | None = None,
     allowed_hosts: Sequence[str] | None = None,
     limit: int = 50,
-    prices: Prices | None = None,
 ) -> Starlette:
     """Return an application with the pages `/memory` and `/memory/{thread}`: the inspector.
 
@@ -115,13 +119,10 @@ def memory_app(
             Starlette's `TrustedHostMiddleware` takes them; `["*"]` for all. `None`: only local
             names, and with `authorize` all hosts.
         limit: How many threads a page of the list shows.
-        prices: Dollars for a million tokens in and out, such as
-            `{"agent": (3, 15), "memory": (0.3, 2.5)}`; a third number is for tokens that the
-            provider had in its cache. `None`: costs are shown in tokens.
 
     Raises:
         ConfigurationError: When `graph` and `client` are both given, the graph has no checkpointer,
-            `allowed_hosts` is a text, or `prices` cannot be read.
+            or `allowed_hosts` is a text.
     """
     if isinstance(allowed_hosts, str):
         msg = f"`allowed_hosts` is {allowed_hosts!r}; pass a list of hosts"
@@ -129,43 +130,18 @@ def memory_app(
     if authorize is None and allowed_hosts is None:
         authorize = _is_local
     source = _choose_source(check_memory(memory), graph, client)
-    pages = _Pages(memory, source, authorize, edit, limit, _read_prices(prices))
+    pages = _Pages(memory, source, authorize, edit, limit)
     hosts = ["*"] if allowed_hosts is None else [*allowed_hosts]
     methods = ["GET", "POST"] if edit else ["GET"]
-    register_url_convertor("om_thread", _AnyThread())
     return Starlette(
         routes=[
             Route("/memory", _telling(pages.list)),
-            Route("/memory/{thread:om_thread}", _telling(pages.thread), methods=methods),
-            Route("/memory-live/{thread:om_thread}", _telling(pages.live)),
+            Route("/memory/{thread:path}", _telling(pages.thread), methods=methods),
+            Route("/memory-live/{thread:path}", _telling(pages.live)),
             Route("/memory-static/{name}", pages.static),
         ],
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)],
     )
-
-
-def _read_prices(given: Prices | None) -> Prices:
-    try:
-        prices: Prices = _PRICES.validate_python(given or {})
-    except ValidationError as error:
-        msg = (
-            f"`prices` is {given!r}; pass 'agent' and 'memory' with dollars for a million tokens, "
-            f"in and out, such as {{'agent': (3, 15)}}"
-        )
-        raise ConfigurationError(msg) from error
-    return prices
-
-
-class _AnyThread(Convertor[str]):
-    """Takes any thread id from a path, also one with slashes and line breaks."""
-
-    regex = r"(?s:.*)"
-
-    def convert(self, value: str) -> str:
-        return value
-
-    def to_string(self, value: str) -> str:
-        return value
 
 
 def _is_local(request: Request, thread: str | None) -> bool:
@@ -201,7 +177,6 @@ class _Pages:
     _authorize: Authorize | None
     _edit: bool
     _limit: int
-    _prices: Prices
 
     async def static(self, request: Request) -> Response:
         found = _STATIC.get(request.path_params["name"])
@@ -233,13 +208,11 @@ class _Pages:
             "list.html",
             title="Memories",
             rows=rows,
-            users=sum_by_user(rows),
             wanted=wanted,
             older=urlencode({**kept, "behind": shown[-1].mark}) if has_more else None,
             newest=urlencode(kept) if wanted.behind else None,
             has_archive=archive is not None,
             thresholds=self._memory.thresholds,
-            prices=self._prices,
         )
 
     async def thread(self, request: Request) -> Response:
@@ -247,22 +220,23 @@ class _Pages:
         thread = request.path_params["thread"]
         if not await self._may(request, thread):
             return self._forbid(request)
-        state = await self._source.state(thread)
+        version = await self._source.version(thread)
+        state = None if version is None else await self._source.state(thread)
         if state is None:
             return _refuse(request, f"There is no thread {thread!r}.", 404)
         if request.method == "POST":
             return await self._change(request, thread)
         query = dict(request.query_params)
         states = await self._source.history(thread) if "history" in query else None
-        shown = await run_in_thread(read_page, self._memory, thread, state, states, query)
+        runner = runner_of(self._memory)
+        shown = await run_in_thread(read_page, runner, thread, state, states, query)
         acts = [act for act in list_acts(shown["record"]) if act.id == query.get("done")]
         return _render(
             request,
             "thread.html",
             **shown,
-            version_of_state=read_version(state),
+            version_of_state=version,
             edit=self._edit,
-            prices=self._prices,
             has_history=states is not None,
             done=acts[0] if acts else None,
             is_done="done" in query,
@@ -292,10 +266,10 @@ class _Pages:
         thread = request.path_params["thread"]
         if not await self._may(request, thread):
             return Response(status_code=403)
-        state = await self._source.state(thread)
-        if state is None:
+        version = await self._source.version(thread)
+        if version is None:
             return Response(status_code=404)
-        return Response(read_version(state), media_type="text/plain", headers=_HEADERS)
+        return Response(version, media_type="text/plain", headers=_HEADERS)
 
     async def _may(self, request: Request, thread: str | None) -> bool:
         if self._authorize is None:
@@ -318,6 +292,163 @@ def _is_from_our_page(headers: Mapping[str, str]) -> bool:
         return site == "same-origin"
     origin = headers.get("origin")
     return origin is not None and urlsplit(origin).netloc == headers.get("host")
+
+
+# --- The page of a thread ------------------------------------------------------------------------
+
+_PAGE: Final = 100
+"""Messages on a page."""
+_LONG: Final = 600
+"""Characters of a message that are shown at once; the rest unfolds."""
+_UNSENT: Final = 1000
+"""Messages of a state among which those are looked for that the archive does not have yet."""
+_ROLES: Final = {"human": "user", "ai": "assistant"}
+
+
+def read_page(
+    runner: StepRunner, thread: str, state: Any, states: Any, query: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return what the page of a thread shows, by the names that its template uses.
+
+    Args:
+        thread: The id that was authorized. Whoever writes a state chooses the id in its record.
+        states: The thread's history, if it is wanted.
+    """
+    view = build_view(runner, state, states, thread)
+    record, messages = view.record, runner.conversation(state)
+    step = runner.look(record, messages, runner.read_state(state))
+    talk = Conversation(messages, runner.archive, thread)
+    waiting = [group for chunk in record["chunks"] for group in chunk["groups"]]
+    ranges = find_ranges(talk, (thread, record["thread_id"]), [*record["log"], *waiting])
+    asked = read_number(query.get("message", ""))
+    start = max(0, talk.total - _PAGE)
+    if asked is not None and asked < talk.total:
+        start = asked // _PAGE * _PAGE
+    stop = min(talk.total, start + _PAGE)
+    shown = describe_view(view)
+    sent = runner.actor_input(step, runner.actor.prompt) if "prompt" in query else []
+    return {
+        **shown,
+        "values": [*list_channels(step.settings, step.in_state.channels), *shown["values"]],
+        "thread": thread,
+        # The nodes that the graph goes on with; none after its last run has ended.
+        "next": state.get("next") if isinstance(state, Mapping) else getattr(state, "next", ()),
+        "ranges": ranges,
+        "messages": read_messages(talk.read(start, stop), ranges, step),
+        "start": start,
+        "stop": stop,
+        "total": talk.total,
+        "parts_of_prompt": list_parts(step.settings, step.view, runner.actor.prompt),
+        "sent": [(_ROLES.get(own.type, own.type), _write_whole(own)) for own in sent],
+    }
+
+
+Place = tuple[int, str, BaseMessage]
+"""A position, counted from 0 at the beginning of the conversation, and the message there with its
+key."""
+
+
+class Conversation:
+    """A thread's messages by their positions: in the archive, if there is one, and the state."""
+
+    def __init__(
+        self, messages: Sequence[BaseMessage], archive: SQLAlchemyArchive | None, thread: str
+    ) -> None:
+        """Find out how many there are."""
+        self._own = keyed_conversation(messages)
+        self._archive, self._thread, self._kept = archive, thread, 0
+        last = None if archive is None else archive.last_position(thread)
+        if archive is not None and last is not None:
+            self._kept = last + 1
+            newest = self._own[-_UNSENT:]
+            known = archive.contains(thread, [key for key, _ in newest])
+            sent = [at for at, (key, _) in enumerate(newest) if key in known]
+            self._own = newest[sent[-1] + 1 :] if sent else newest
+
+    @property
+    def total(self) -> int:
+        """The number of messages."""
+        return self._kept + len(self._own)
+
+    def read(self, start: int, stop: int) -> list[Place]:
+        """Return the messages of these positions."""
+        found: list[Place] = []
+        if self._archive is not None and start < self._kept:
+            last = min(stop, self._kept)
+            rows = self._archive.messages(
+                self._thread, start=start, stop=last, limit=last - start, visible_only=False
+            )
+            found += [(row.position, row.key, row.message) for row in rows if not row.is_pruned]
+        for at in range(max(start, self._kept), min(stop, self.total)):
+            found.append((at, *self._own[at - self._kept]))
+        return found
+
+    def places(self, keys: Sequence[str]) -> Mapping[str, int]:
+        """Return the positions of messages, without those that are not found."""
+        wanted = set(keys)
+        own = {key: self._kept + at for at, (key, _) in enumerate(self._own) if key in wanted}
+        kept = {} if self._archive is None else self._archive.places(self._thread, keys)
+        return {**kept, **own}
+
+
+def find_ranges(
+    talk: Conversation, threads: Sequence[str], groups: Sequence[Group]
+) -> dict[str, list[tuple[int, int]]]:
+    """Return the runs of messages, first and last, that groups of this thread were written from."""
+    runs = {
+        group["id"]: [(run[0], run[-1]) for run in list_ranges(group)]
+        for group in groups
+        if not group["thread_id"] or group["thread_id"] in threads
+    }
+    places = talk.places([key for own in runs.values() for run in own for key in run])
+    return {
+        name: sorted({(places[a], places[b]) for a, b in own if a in places and b in places})
+        for name, own in runs.items()
+    }
+
+
+def read_messages(
+    places: Sequence[Place], ranges: Mapping[str, Sequence[tuple[int, int]]], step: Step
+) -> list[dict[str, Any]]:
+    """Return messages as the page shows them."""
+    settings = step.settings
+    times = settings.times_of([each[1:] for each in places], step.record["stamps"])
+    found: list[dict[str, Any]] = []
+    for (at, _, message), time in zip(places, times, strict=True):
+        calls = message.tool_calls if isinstance(message, AIMessage) else []
+        # Only the words: calls are shown by themselves.
+        text = message.text.strip() or ("" if calls else read_text(message).strip())
+        cut = len(text) if len(text) <= _LONG else max(text.rfind(" ", 0, _LONG), _LONG // 2)
+        groups = [
+            name
+            for name, runs in ranges.items()
+            if any(start <= at <= stop for start, stop in runs)
+        ]
+        found.append(
+            {
+                "at": at,
+                "role": role_of(message) or message.type,
+                "tool": (getattr(message, "name", None) or "") if message.type == "tool" else "",
+                "time": f"{time.astimezone(settings.timezone):%Y-%m-%d %H:%M}" if time else "",
+                "text": text[:cut],
+                "rest": text[cut:],
+                "calls": [(call["name"], write_json(call["args"])) for call in calls],
+                "groups": groups,
+            }
+        )
+    return found
+
+
+def _write_whole(message: BaseMessage) -> str:
+    """Return all that a message says, its calls as JSON."""
+    said = ""
+    for block in content_blocks(message.content):
+        text = block if isinstance(block, str) else block.get("text")
+        is_text = isinstance(block, str) or (block.get("type") == "text" and text is not None)
+        said += str(text) if is_text else write_json(block)
+    calls = message.tool_calls if isinstance(message, AIMessage) else []
+    written = [f"{call['name']}({write_json(call['args'])})" for call in calls]
+    return "\n".join(filter(None, [said, *written]))
 
 
 # --- Templates and files -------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Words and plain values that people read of a memory, in a terminal, a notebook or a browser."""
+"""Words and plain values that people read of a memory, and the renderer of all HTML."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from difflib import unified_diff
+from functools import cache
 from itertools import groupby
-from typing import Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 from langgraph_om.core.content.dates import read_zone
 from langgraph_om.core.content.text import show_key
@@ -17,6 +20,7 @@ from langgraph_om.core.items import LogItem, is_protected, list_items, read_head
 from langgraph_om.core.record.kept import list_pinned, name_pinned
 from langgraph_om.core.record.record import (
     find_label,
+    log_tokens,
     read_closing,
     write_log,
     write_range,
@@ -24,6 +28,9 @@ from langgraph_om.core.record.record import (
 from langgraph_om.core.record.users_log import is_of_user
 from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.parts import StatusData
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 OPERATIONS: Final = {
     "observation": "observing messages",
@@ -154,6 +161,9 @@ def list_trouble(record: MemoryRecord) -> Iterator[tuple[str, str]]:
         if last.get("error") and last["failures"]:
             times = f"{last['failures']} in a row"
             yield "failures", f"{OPERATIONS[name].capitalize()} failed: {last['error']} ({times})"
+    for name, kept in record.get("extracted", {}).items():
+        if kept["error"]:
+            yield "extract", f"The value {name!r} is unchanged: {kept['error']}"
     usage: Iterable[Mapping[str, Any]] = record["usage"].values()
     unread = sum(spent.get("left_out_tokens", 0) for spent in usage)
     if unread:
@@ -203,17 +213,95 @@ def diff_logs(before: MemoryRecord, after: MemoryRecord) -> list[str]:
     return ["@@" if line.startswith("@@") else line for line in lines]
 
 
-_MARKS: Final = {
-    "🔴": ("red", "a fact, a decision, or what matters"),
-    "🟡": ("amber", "a question or a request"),
-    "🟢": ("green", "minor"),
-    "✅": ("done", "done"),
-    "📌": ("pin", "kept word for word"),
-    "": ("", "no mark"),
-}
 _BY_PERSON: Final = re.compile(r" \((?P<said>[a-z]+ by a person)\)$")
 """How the first line of an observation ends that a person wrote."""
-_BULLET: Final = re.compile(r"^(\s*)(?:[-*+•][ \t]+(?:->[ \t]*)?|->[ \t]*)")
+
+
+def write_words(line: str) -> str:
+    """Return an observation's first line without bullet, mark, time and author."""
+    return _BY_PERSON.sub("", line[read_head(line).end :].lstrip("*-+• "))
+
+
+def list_values(record: MemoryRecord) -> list[tuple[str, str]]:
+    """Return the name and text of each value beside the log that has one."""
+    found: list[tuple[str, str]] = []
+    for name, kept in record.get("extracted", {}).items():
+        value = kept["value"]
+        is_text = isinstance(value, str) or not value
+        text = str(value or "") if is_text else json.dumps(value, ensure_ascii=False, indent=2)
+        found.append((name, text.strip()))
+    pinned = list_pinned(record)
+    found += [(f"pinned message {name_pinned(each)}", each["text"]) for each in pinned]
+    return [(name, text) for name, text in found if text]
+
+
+# --- What a person changed -----------------------------------------------------------------------
+
+
+_MOST_ACTS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class ShownAct:
+    """A change that a person made, or an instruction that the user ended."""
+
+    id: str
+    action: str
+    """Such as `Correct`."""
+    at: datetime
+    is_undone: bool
+    words: str
+    """The observation before the change and after it, or what the user said that ended it."""
+
+
+def list_acts(record: MemoryRecord) -> list[ShownAct]:
+    """Return what a person changed, newest first, at the user's time."""
+    zone = read_zone(record.get("timezone", "UTC"))
+    found: list[ShownAct] = []
+    for act in reversed(record.get("steered", [])[-_MOST_ACTS:]):
+        words = (_write_changed(act["before"]), act.get("by") or _write_changed(act["after"]))
+        found.append(
+            ShownAct(
+                act["id"],
+                _write_action(act["action"]),
+                datetime.fromisoformat(act["at"]).astimezone(zone),
+                act["undone"],
+                " → ".join(dict.fromkeys(filter(None, words))),
+            )
+        )
+    return found
+
+
+def _write_action(action: str) -> str:
+    return "The user ended" if action == "end" else action.replace("-", " ").capitalize()
+
+
+def _write_changed(group: Group | None) -> str:
+    items = list_items([group]) if group is not None else []
+    return write_words(items[0].words.split("\n")[0]) if items else ""
+
+
+def write_title(record: MemoryRecord) -> str:
+    """Return what a memory is of: the thread's title or id, or the user."""
+    named = find_label(record) or record["thread_id"] or record["resource_id"]
+    return f"Memory of {show_key(named) if named else 'a thread'}"
+
+
+# --- The log in HTML -----------------------------------------------------------------------------
+
+
+def split_threads(
+    record: MemoryRecord, groups: Sequence[Group]
+) -> list[tuple[str | None, list[Group]]]:
+    """Return groups that have text by thread.
+
+    The thread is empty for groups of several, and `None` if the log is about one.
+    """
+    shown = [group for group in groups if group["text"]]
+    if not is_of_user(record):
+        return [(None, shown)] if shown else []
+    parts = groupby(shown, key=lambda group: group["thread_id"])
+    return [(show_key(thread) if thread else "", [*own]) for thread, own in parts]
 
 
 @dataclass
@@ -229,20 +317,6 @@ class Day:
         """The heading as people read it."""
         text = self.heading.strip(" \t#*_")
         return text.partition(":")[2].strip(" *_") or text or "Undated"
-
-
-def split_threads(
-    record: MemoryRecord, groups: Sequence[Group]
-) -> list[tuple[str | None, list[Group]]]:
-    """Return groups that have text by thread.
-
-    The thread is empty for groups of several, and `None` if the log is about one.
-    """
-    shown = [group for group in groups if group["text"]]
-    if not is_of_user(record):
-        return [(None, shown)] if shown else []
-    parts = groupby(shown, key=lambda group: group["thread_id"])
-    return [(show_key(thread) if thread else "", [*own]) for thread, own in parts]
 
 
 def split_days(groups: Sequence[Group]) -> list[Day]:
@@ -261,125 +335,84 @@ def split_days(groups: Sequence[Group]) -> list[Day]:
     return days
 
 
+_MARKS: Final = {
+    "🔴": ("red", "a fact, a decision, or what matters"),
+    "🟡": ("amber", "a question or a request"),
+    "🟢": ("green", "minor"),
+    "✅": ("done", "done"),
+    "📌": ("pin", "kept word for word"),
+    "": ("", "no mark"),
+}
+_BULLET: Final = re.compile(r"^(\s*)(?:[-*+•][ \t]+(?:->[ \t]*)?|->[ \t]*)")
+
+
+def show_item(item: LogItem) -> dict[str, Any]:
+    """Return an observation as people read it."""
+    kind, meaning = _MARKS.get(item.head.mark, _MARKS[""])
+    first, _, rest = item.words.partition("\n")
+    by_person = _BY_PERSON.search(first)
+    lines = [line for line in rest.split("\n") if line.strip()]
+    depth = min((len(line) - len(line.lstrip()) for line in lines), default=0)
+    return {
+        "kind": kind,
+        "meaning": meaning,
+        "mark": "✓" if kind == "done" else item.head.mark,
+        "time": item.head.time,
+        "words": write_words(first),
+        # Why reflections do not change it.
+        "badge": by_person["said"] if by_person else "pinned" if is_protected(item.group) else "",
+        "below": [_BULLET.sub(r"\1→ ", line[depth:]) for line in lines],
+    }
+
+
 def name_range(group: Group) -> str:
     """Return the ids of the messages that a group was written from; empty for none."""
     return write_range(group).strip("_").replace("`", "").removeprefix("range:").strip()
 
 
-@dataclass(frozen=True, slots=True)
-class ShownItem:
-    """An observation as people read it."""
+# --- The renderer --------------------------------------------------------------------------------
 
-    kind: str
-    """The name of its mark, such as `red`; empty for none."""
-    meaning: str
-    mark: str
-    time: str
-    """Such as `09:00`; empty for none."""
-    words: str
-    badge: str
-    """Why reflections do not change it; empty for others."""
-    below: Sequence[str]
+STATIC: Final = Path(__file__).parent / "static"
+_UNSHOWABLE: Final = dict.fromkeys(
+    [*range(9), 11, 12, *range(14, 32), *range(127, 160), 65534, 65535], "�"
+)
 
 
-def show_item(item: LogItem) -> ShownItem:
-    """Return an observation as people read it."""
-    head = item.head
-    kind, meaning = _MARKS.get(head.mark, _MARKS[""])
-    first, _, rest = item.words.partition("\n")
-    by_person = _BY_PERSON.search(first)
-    badge = by_person["said"] if by_person else "pinned" if is_protected(item.group) else ""
-    lines = [line for line in rest.split("\n") if line.strip()]
-    depth = min((len(line) - len(line.lstrip()) for line in lines), default=0)
-    return ShownItem(
-        kind=kind,
-        meaning=meaning,
-        mark="✓" if kind == "done" else head.mark,
-        time=head.time,
-        words=write_words(first),
-        badge=badge,
-        below=[_BULLET.sub(r"\1→ ", line[depth:]) for line in lines],
+def _clean(value: Any) -> Any:
+    if not isinstance(value, str) or hasattr(value, "__html__"):
+        return value
+    return value.encode("utf-8", "replace").decode("utf-8").translate(_UNSHOWABLE)
+
+
+@cache
+def _open_templates() -> Environment:
+    from jinja2 import Environment, FileSystemLoader  # noqa: PLC0415 optional
+
+    templates = Environment(
+        loader=FileSystemLoader([STATIC.parent / "templates", STATIC]),  # a view holds its CSS
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_clean,
     )
+    templates.filters.update(
+        number="{:,}".format,
+        count=count,
+        moment=lambda at: write_moment(at.isoformat()),
+        tokens=log_tokens,
+        diff=lambda pair: diff_logs(pair[1], pair[0]),
+        quoted=lambda text: quote(text, safe=""),
+        days=split_days,
+        shown=show_item,
+        ids=name_range,
+        key=show_key,
+    )
+    return templates
 
 
-def write_words(line: str) -> str:
-    """Return an observation's first line without bullet, mark, time and author."""
-    return _BY_PERSON.sub("", line[read_head(line).end :].lstrip("*-+• "))
+def render(template: str, **values: Any) -> str:
+    """Return the text of a page.
 
-
-def list_values(record: MemoryRecord) -> list[tuple[str, str, str]]:
-    """Return name, text and a remark of each value beside the log that has one of these."""
-    found: list[tuple[str, str, str]] = []
-    for name, kept in record.get("extracted", {}).items():
-        error, value = kept["error"], kept["value"]
-        text = value.strip() if isinstance(value, str) else ""
-        if value and not text:
-            text = json.dumps(value, ensure_ascii=False, indent=2)
-        found.append(
-            (name, text, f"The last question for it found nothing: {error}" if error else "")
-        )
-    pinned = list_pinned(record)
-    found += [(f"pinned message {name_pinned(each)}", each["text"], "") for each in pinned]
-    return [value for value in found if value[1] or value[2]]
-
-
-# --- What a person changed -----------------------------------------------------------------------
-
-
-_MOST_ACTS: Final = 20
-_ACTS: Final = {
-    "remember": "Remembered",
-    "forget": "Forgot",
-    "correct": "Corrected",
-    "pin": "Pinned",
-    "unpin": "Unpinned",
-    "pin-message": "Pinned the message",
-    "unpin-message": "Unpinned the message",
-    "undo": "Took back",
-    "end": "The user ended",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class ShownAct:
-    """A change that a person made, or an instruction that the user ended."""
-
-    id: str
-    done: str
-    """Such as `Corrected`."""
-    at: datetime
-    is_undone: bool
-    before: str
-    after: str
-
-    @property
-    def words(self) -> str:
-        """The observation before the change and after it, or what the user said that ended it."""
-        return " → ".join(dict.fromkeys(filter(None, (self.before, self.after))))
-
-
-def list_acts(record: MemoryRecord) -> list[ShownAct]:
-    """Return what a person changed, newest first, at the user's time."""
-    zone = read_zone(record.get("timezone", "UTC"))
-    return [
-        ShownAct(
-            id=act["id"],
-            done=_ACTS[act["action"]],
-            at=datetime.fromisoformat(act["at"]).astimezone(zone),
-            is_undone=act["undone"],
-            before=_write_act_group(act["before"]),
-            after=act.get("by", "") or _write_act_group(act["after"]),
-        )
-        for act in reversed(record.get("steered", [])[-_MOST_ACTS:])
-    ]
-
-
-def _write_act_group(group: Group | None) -> str:
-    items = list_items([group]) if group is not None else []
-    return write_words(items[0].words.split("\n")[0]) if items else ""
-
-
-def write_title(record: MemoryRecord) -> str:
-    """Return what a memory is of: the thread's title or id, or the user."""
-    named = find_label(record) or record["thread_id"] or record["resource_id"]
-    return f"Memory of {show_key(named) if named else 'a thread'}"
+    All text is escaped, and a character that no page may hold becomes a replacement character.
+    """
+    return _open_templates().get_template(template).render(values)

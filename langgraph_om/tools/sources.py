@@ -1,25 +1,30 @@
-"""Places that have memories, for the command line and the inspector.
+"""Places that have memories, for the command line and the inspector: opened, read and changed.
 
-A graph with a checkpointer, a LangGraph server, an archive, or a file of JSON.
+A graph with a checkpointer, a LangGraph server, or an archive.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+import logging
+import re
+import sqlite3
+from argparse import Namespace
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from operator import add
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol, cast
+from typing import Any, Final, cast
+from urllib.parse import unquote
 
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.graph import StateGraph
 from langgraph.pregel.remote import RemoteGraph
 
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.archive.tables import read_moment, store_moment
 from langgraph_om.core.content.dates import read_zone
-from langgraph_om.core.record.fold import check_record
 from langgraph_om.core.record.record import (
     TITLE,
     blank_record,
@@ -28,11 +33,12 @@ from langgraph_om.core.record.record import (
     log_tokens,
 )
 from langgraph_om.core.record.users_log import complete_log, to_record
-from langgraph_om.core.wire import MemoryRecord, Steered
+from langgraph_om.core.wire import Steered
 from langgraph_om.errors import ConfigurationError, SourceError
 from langgraph_om.features.sharing import read_known
 from langgraph_om.features.steering import act_on_items, list_actable
 from langgraph_om.handle import Updates
+from langgraph_om.integrations.state_graph import ObservationalMemoryState
 from langgraph_om.models.retries import status_of
 from langgraph_om.runtime.acting import GraphThread, Update
 from langgraph_om.runtime.flows import afulfil, run_in_thread
@@ -54,17 +60,6 @@ Change = Callable[[Any], Update]
 """Builds an update of `om` for a state."""
 
 
-class Figures(NamedTuple):
-    """The size of a thread and its memory as of its last step, and what memory's models took."""
-
-    message_tokens: int = 0
-    """Of unobserved messages."""
-    log_tokens: int = 0
-    calls: int = 0
-    tokens_in: int = 0
-    tokens_out: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class Thread:
     """A thread as a list shows it."""
@@ -74,7 +69,12 @@ class Thread:
     user: str | None = None
     updated: datetime | None = None
     messages: int | None = None
-    figures: Figures | None = None
+    message_tokens: int | None = None
+    """Of unobserved messages as of its last step; `None` until its state has been read."""
+    log_tokens: int = 0
+    tokens_in: int = 0
+    """What memory's models read."""
+    tokens_out: int = 0
     mark: str = ""
     """Its place in the list, behind which the next page begins."""
 
@@ -95,27 +95,7 @@ class Wanted:
         return self.user in ("", thread.user) and self.text.casefold() in said.casefold()
 
 
-class Source(Protocol):
-    """Reads the memories of threads, and changes them where it can."""
-
-    def threads(self, wanted: Wanted) -> AsyncGenerator[Thread]:
-        """Yield threads, newest first."""
-
-    async def state(self, thread: str) -> Any:
-        """Return a thread's newest state; `None` if there is no such thread."""
-
-    async def history(self, thread: str) -> Any:
-        """Return its states, newest first."""
-
-    async def change(self, thread: str, build: Change) -> str:
-        """Write an update of `om`, and return the id of the act.
-
-        Raises:
-            SourceError: When this source cannot be written to.
-        """
-
-
-class GraphSource(Source):
+class GraphSource:
     """The threads of a compiled graph with a checkpointer."""
 
     def __init__(self, graph: Any, runner: StepRunner, wait: float = 5.0) -> None:
@@ -123,6 +103,7 @@ class GraphSource(Source):
         self._graph, self._runner, self._wait = graph, runner, wait
 
     async def threads(self, wanted: Wanted) -> AsyncGenerator[Thread]:
+        """Yield threads, newest first."""
         begin = read_number(wanted.behind) or 0
         # In one go, as some checkpointers answer nothing else while they list.
         found = await run_in_thread(_list_newest, self._graph.checkpointer)
@@ -133,14 +114,22 @@ class GraphSource(Source):
                 yield listed
 
     async def state(self, thread: str) -> Any:
+        """Return a thread's newest state; `None` if there is no such thread."""
         found = await run_in_thread(self._graph.get_state, config_of(thread))
         return found if found.created_at else None
 
+    async def version(self, thread: str) -> str | None:
+        """Return another text as soon as a thread goes on; `None` if there is no such thread."""
+        found = await run_in_thread(self._graph.checkpointer.get_tuple, config_of(thread))
+        return None if found is None else str(found.config["configurable"]["checkpoint_id"])
+
     async def history(self, thread: str) -> Any:
+        """Return its states, newest first."""
         place = GraphThread(self._runner, self._graph, config_of(thread))
         return await afulfil(place.list_generations(HISTORY))
 
     async def change(self, thread: str, build: Change) -> str:
+        """Write an update of `om`, and return the id of the act."""
         place = GraphThread(self._runner, self._graph, config_of(thread), wait=self._wait)
         return await afulfil(place.act(build))
 
@@ -169,7 +158,7 @@ def _list_newest(saver: Any) -> list[Thread]:
     return [thread for _, thread in newest][:LISTED]
 
 
-class ServerSource(Source):
+class ServerSource:
     """The threads of a LangGraph server, by its SDK's asynchronous client."""
 
     def __init__(self, client: Any, runner: StepRunner) -> None:
@@ -188,6 +177,7 @@ class ServerSource(Source):
         return self._client.threads
 
     async def threads(self, wanted: Wanted) -> AsyncGenerator[Thread]:
+        """Yield threads, newest first."""
         begin = read_number(wanted.behind) or 0
         # The titles of `find_label`, so that not every state has to be read.
         asked = {
@@ -212,50 +202,31 @@ class ServerSource(Source):
                 yield listed
 
     async def state(self, thread: str) -> Any:
-        return await self._ask(self._threads.get_state, thread)
+        """Return a thread's newest state; `None` if there is no such thread."""
+        return await self._ask(self._threads.get_state(thread))
+
+    async def version(self, thread: str) -> str | None:
+        """Return another text as soon as a thread goes on; `None` if there is no such thread."""
+        wanted = ["thread_id", "updated_at", "status"]
+        found = await self._ask(self._threads.search(ids=[thread], select=wanted))
+        return next((str(own) for own in found or () if own["thread_id"] == thread), None)
 
     async def history(self, thread: str) -> Any:
+        """Return its states, newest first."""
         return await self._threads.get_history(thread, limit=1000)
 
     async def change(self, thread: str, build: Change) -> str:
+        """Write an update of `om`, and return the id of the act."""
         graph = RemoteGraph("memory", client=self._client)  # the server knows which graph it is of
         return await afulfil(GraphThread(self._runner, graph, config_of(thread), wait=5).act(build))
 
-    async def _ask(self, ask: Callable[[str], Any], thread: str) -> Any:
+    async def _ask(self, answer: Awaitable[Any]) -> Any:
         try:
-            return await ask(thread)
+            return await answer
         except Exception as error:
             if status_of(error) in _UNKNOWN:
                 return None
             raise
-
-
-@dataclass
-class FileSource(Source):
-    """A file of JSON: a record, or a state that holds one as `om`. It is only read."""
-
-    path: Path
-
-    async def threads(self, wanted: Wanted) -> AsyncGenerator[Thread]:
-        state = await self.state("")
-        yield fill(Thread(complete_record(state["om"])["thread_id"]), state, "messages")
-
-    async def state(self, thread: str) -> Any:
-        try:
-            values = values_of(json.loads(self.path.read_text(encoding="utf-8")), "messages")
-            state = values if "om" in values else {"om": values, "messages": []}
-            check_record(complete_record(state["om"]))
-        except (OSError, TypeError, AttributeError, ValueError, ConfigurationError) as error:
-            msg = f"{self.path} cannot be read as the JSON of a record or a state: {error}"
-            raise SourceError(msg) from error
-        return state
-
-    async def history(self, thread: str) -> Any:
-        return await self.state(thread)
-
-    async def change(self, thread: str, build: Change) -> str:
-        msg = f"{self.path} is only read; name the checkpointer or the server, to change its memory"
-        raise SourceError(msg)
 
 
 # --- The memory in an archive --------------------------------------------------------------------
@@ -272,7 +243,7 @@ _GROUP: Final[Mapping[str, Any]] = {
 
 
 @dataclass
-class ArchiveSource(Source):
+class ArchiveSource:
     """The memory that an archive keeps: what is known of a user, and observations by thread."""
 
     archive: SQLAlchemyArchive
@@ -280,12 +251,14 @@ class ArchiveSource(Source):
     """The user; other users' threads do not exist for it. `None`: any thread is read, no log."""
 
     async def threads(self, wanted: Wanted) -> AsyncGenerator[Thread]:
+        """Yield threads, newest first."""
         if self.resource is None:
             raise SourceError(_NO_RESOURCE)
         async for thread in list_archived(self.archive, replace(wanted, user=self.resource)):
             yield thread
 
     async def state(self, thread: str) -> Any:
+        """Return a thread's newest state; `None` if there is no such thread."""
         return await run_in_thread(self.read, thread)
 
     def read(self, thread: str) -> Mapping[str, Any] | None:
@@ -323,6 +296,7 @@ class ArchiveSource(Source):
         return to_record({**known.log, "log": groups}, self.resource) if known.revision else None
 
     async def history(self, thread: str) -> Any:
+        """Return its states, newest first."""
         if thread or not self.resource:
             return [{"values": self.read(thread), "created_at": None}]
         states = []
@@ -333,6 +307,7 @@ class ArchiveSource(Source):
         return states
 
     async def change(self, thread: str, build: Change) -> str:
+        """Write an update of `om`, and return the id of the act."""
         if thread:
             msg = (
                 "an archive keeps a thread's past observations, not its memory; name the "
@@ -353,6 +328,10 @@ class ArchiveSource(Source):
             raise SourceError(msg)
         act_on_items(self.archive, self.resource, cast("list[Steered]", update), datetime.now(UTC))
         return str(update[0]["id"])
+
+
+Source = GraphSource | ServerSource | ArchiveSource
+"""What reads the memories of threads, and changes them."""
 
 
 async def list_archived(archive: SQLAlchemyArchive, wanted: Wanted) -> AsyncGenerator[Thread]:
@@ -382,6 +361,150 @@ _LONGEST_NUMBER: Final = 17
 """Digits of a number in a query: microseconds since 1970, up to the year 5138."""
 
 
+# --- Open what the command line names: read strictly, make nothing -------------------------------
+
+
+@asynccontextmanager
+async def open_source(args: Namespace, graph: Any, runner: StepRunner) -> AsyncIterator[Source]:
+    """Open the source that the arguments name.
+
+    Raises:
+        SourceError: When a package is missing, or the place cannot be opened.
+        ConfigurationError: When a URL is invalid.
+    """
+    async with AsyncExitStack() as stack:
+        if args.checkpointer is not None:
+            saver = _open_saver(args.checkpointer, stack)
+            if graph is None:
+                saver.serde = StrictSerializer()
+                # LangGraph logs the names that this one refuses as the file has them.
+                logging.getLogger("langgraph.checkpoint.serde").setLevel(logging.CRITICAL)
+                builder = StateGraph(ObservationalMemoryState).add_node("read", lambda _: {})
+                graph = builder.set_entry_point("read").compile()
+            # The agent's own graph trusts its database, as in the agent.
+            yield GraphSource(graph.copy(update={"checkpointer": saver}), runner, wait=0)
+        elif args.archive is not None:
+            archive = stack.enter_context(closing(open_archive(args.archive)))
+            yield ArchiveSource(archive, args.resource)
+        else:
+            try:
+                from langgraph_sdk import get_client  # noqa: PLC0415 optional
+            except ImportError as error:
+                msg = "`--url` needs the package 'langgraph-sdk': pip install langgraph-sdk"
+                raise SourceError(msg) from error
+            client = await stack.enter_async_context(get_client(url=args.url))
+            yield ServerSource(client, runner)
+
+
+def open_archive(url: str) -> SQLAlchemyArchive:
+    """Open an archive that exists."""
+    _check_file(url, "om_schema")
+    return SQLAlchemyArchive(url)
+
+
+def _open_saver(place: str, stack: AsyncExitStack) -> Any:
+    kind = place.partition(":")[0].partition("+")[0]
+    try:
+        if kind == "sqlite":
+            from langgraph.checkpoint.sqlite import SqliteSaver  # noqa: PLC0415 optional
+
+            path = _check_file(place, "checkpoints")
+            saver: Any = stack.enter_context(SqliteSaver.from_conn_string(path))
+        elif kind in ("postgresql", "postgres"):
+            from langgraph.checkpoint.postgres import PostgresSaver  # noqa: PLC0415 optional
+
+            scheme, _, rest = place.partition("://")
+            url = f"{scheme.partition('+')[0]}://{rest}"
+            saver = stack.enter_context(PostgresSaver.from_conn_string(url))
+        else:
+            msg = (
+                f"`--checkpointer` is {place!r}; pass sqlite:///path/to/file.db or "
+                f"postgresql://user:password@host/database"
+            )
+            raise ConfigurationError(msg)
+    except ImportError as error:
+        package = f"langgraph-checkpoint-{'sqlite' if kind == 'sqlite' else 'postgres'}"
+        msg = f"`--checkpointer {kind}:...` needs the package {package!r}: pip install {package}"
+        raise SourceError(msg) from error
+    return saver
+
+
+def _check_file(place: str, table: str) -> str:
+    """Return the path of an SQLite database that exists and has a table; others are not made."""
+    if not place.startswith("sqlite"):
+        return place
+    path = place.partition("://")[2].removeprefix("/")
+    if not Path(path).is_file():
+        msg = (
+            f"there is no file {path!r}; a path is relative to this folder in sqlite:///file.db, "
+            f"and absolute in sqlite:////home/ana/file.db"
+        )
+        raise SourceError(msg)
+    with closing(sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)) as opened:
+        if not opened.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
+            kinds = "`--checkpointer` and `--archive` are different kinds of databases"
+            msg = f"{path!r} has no table {table!r}: {kinds}, and nothing was written to this one"
+            raise SourceError(msg)
+    return path
+
+
+# --- Read checkpoints that somebody else may have written ----------------------------------------
+#
+# LangGraph's own serializer imports and calls whatever a checkpoint names. An agent trusts its
+# database; the command is also pointed at files that somebody sent.
+
+_READ: Final = frozenset({"null", "bytes", "bytearray", "msgpack"})
+
+
+class StrictSerializer(JsonPlusSerializer):
+    """A serializer that reads plain values and messages, never code.
+
+    An object of any other class becomes the data that it was stored as. The types of LangGraph's
+    own strict list are read too: times, ids, paths, sets.
+    """
+
+    def __init__(self) -> None:
+        # Without these arguments LangGraph allows every type, unless the environment forbids it.
+        super().__init__(
+            pickle_fallback=False, allowed_json_modules=None, allowed_msgpack_modules=None
+        )
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        """Return a stored value.
+
+        Raises:
+            SourceError: When only the agent's own serializer reads its form.
+        """
+        if data[0] not in _READ:
+            msg = (
+                f"the checkpoint has a value of the form {data[0]!r}, which the command does not "
+                f"read, as it may be code or encrypted; read it with your agent's own checkpointer"
+            )
+            raise SourceError(msg)
+        return super().loads_typed(data)
+
+
+# --- Passwords -----------------------------------------------------------------------------------
+
+_PASSWORDS: Final = (re.compile(r"^[^:/]*:?/*[^:/@]*:(.*)@"), re.compile(r"password=([^&\s]*)"))
+_JOINTS: Final = re.compile(r"[@:/?#]")
+_MIN_HIDDEN: Final = 3
+"""Characters of a part of a password that is hidden by itself; shorter ones are in any text."""
+
+
+def hide_password(text: str, place: str) -> str:
+    """Return a text without the password of a URL.
+
+    Drivers quote the part of a URL that they cannot read. If the password has a `@`, `:` or `/` of
+    its own, or the URL a typo, that is a part of the password.
+    """
+    words = [found for pattern in _PASSWORDS for found in pattern.findall(place)]
+    parts = [part for word in words for part in _JOINTS.split(word) if len(part) >= _MIN_HIDDEN]
+    for secret in sorted({*words, *map(unquote, words), *parts}, key=len, reverse=True):
+        text = text.replace(secret, "***") if secret else text
+    return text
+
+
 # --- What a person changes -----------------------------------------------------------------------
 
 
@@ -392,7 +515,7 @@ def build_update(updates: Updates, action: str, given: Mapping[str, Any], state:
         action: The name of the command, or of the form.
         given: What was written, by the names of the fields.
     """
-    text, item, message = (given.get(name) or "" for name in ("text", "item", "message"))
+    text, item = given.get("text") or "", given.get("item") or ""
     match action:
         case "remember":
             update = updates.remember(text, date=given.get("date"), state=state)
@@ -406,12 +529,8 @@ def build_update(updates: Updates, action: str, given: Mapping[str, Any], state:
             update = updates.unpin(item, state=state)
         case "undo":
             update = updates.undo(given.get("act") or None)
-        case "pin-message":
-            update = updates.pin_message(message, state=state)
-        case "unpin-message":
-            update = updates.unpin_message(message, state=state)
         case "title":
-            update = updates.set_title(None if given.get("clear") else text)
+            update = updates.set_title(text or None)
         case _:
             msg = f"there is no change {action!r}"
             raise ConfigurationError(msg)
@@ -442,15 +561,9 @@ def read_time(text: object) -> datetime | None:
     return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 
-def read_version(state: Any) -> str:
-    """Return what is another text as soon as a thread goes on: the id of its checkpoint."""
-    own = state.get("checkpoint") if isinstance(state, Mapping) else state.config["configurable"]
-    return str((own or {}).get("checkpoint_id", ""))
-
-
 async def complete(source: Source, thread: Thread, messages_key: str) -> Thread:
     """Return a listed thread with all that its state tells."""
-    if thread.figures is not None:
+    if thread.message_tokens is not None:
         return thread
     return fill(thread, await source.state(thread.id), messages_key)
 
@@ -464,31 +577,15 @@ def fill(thread: Thread, state: Any, messages_key: str) -> Thread:
     said = values.get(messages_key)
     messages = len(said) if isinstance(said, list) else None
     zone = read_zone(record.get("timezone", "UTC"))
+    usage = list_usage(record)
     return replace(
         thread,
         title=thread.title or find_label(record),
         user=thread.user or record["resource_id"],
         updated=thread.updated and thread.updated.astimezone(zone),
         messages=messages if thread.messages is None else thread.messages,
-        figures=read_figures(record),
+        message_tokens=sum(int(each[1]) for each in record["token_cache"]["counts"].values()),
+        log_tokens=log_tokens(record),
+        tokens_in=sum(read for _, _, read, _ in usage),
+        tokens_out=sum(written for *_, written in usage),
     )
-
-
-def read_figures(record: MemoryRecord) -> Figures:
-    """Return how large a memory is and what it took, from its record alone."""
-    counts = record["token_cache"]["counts"].values()
-    usage = [numbers for _, *numbers in list_usage(record)]
-    calls, tokens_in, tokens_out = map(sum, zip(*usage, strict=True)) if usage else (0, 0, 0)
-    return Figures(
-        sum(int(each[1]) for each in counts), log_tokens(record), calls, tokens_in, tokens_out
-    )
-
-
-def sum_by_user(threads: Iterable[Thread]) -> dict[str, tuple[int, Figures]]:
-    """Return each user's number of threads and their sums, the most tokens first."""
-    found: dict[str, tuple[int, Figures]] = {}
-    for thread in threads:
-        if thread.user and thread.figures is not None:
-            number, total = found.get(thread.user, (0, Figures()))
-            found[thread.user] = number + 1, Figures(*map(add, total, thread.figures))
-    return dict(sorted(found.items(), key=lambda each: -each[1][1].tokens_in))

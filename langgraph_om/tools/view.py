@@ -20,7 +20,11 @@ from langgraph_om.core.config.options import check_count
 from langgraph_om.core.content.text import for_terminal, show_key
 from langgraph_om.core.items import list_items
 from langgraph_om.core.record.fold import check_record
-from langgraph_om.core.record.record import complete_record, log_tokens, write_log
+from langgraph_om.core.record.record import (
+    complete_record,
+    log_tokens,
+    write_log,
+)
 from langgraph_om.core.record.standing import select_log, select_standing
 from langgraph_om.core.record.users_log import is_of_user
 from langgraph_om.core.record.window import open_window
@@ -44,6 +48,7 @@ from langgraph_om.tools.shown import (
     list_trouble,
     list_usage,
     list_values,
+    render,
     split_threads,
     write_title,
 )
@@ -158,8 +163,8 @@ class MemoryView:
         ]
         lines += _write_standing(record)
         lines += ["", write_log(select_log(record["log"])) or "(no observations yet)"]
-        for name, text, remark in list_values(record):
-            lines += ["", f"{name}:", *filter(None, [text, remark])]
+        for name, text in list_values(record):
+            lines += ["", f"{name}:", text]
         for after, before in pairwise(self.history):
             sizes = f"{log_tokens(before):,} to {count(log_tokens(after), 'token')}"
             changed = diff_logs(before, after) or ["the same text"]
@@ -194,9 +199,7 @@ class MemoryView:
     def _render(self, template: str) -> str | None:
         if find_spec("jinja2") is None:
             return None
-        from langgraph_om.tools.render import render  # noqa: PLC0415 optional
-
-        return render(template, sizes=True, **describe_view(self))
+        return render(template, **describe_view(self))
 
 
 def describe_view(view: MemoryView) -> dict[str, Any]:
@@ -209,7 +212,7 @@ def describe_view(view: MemoryView) -> dict[str, Any]:
         "meters": list_meters(status),
         "compression": describe_sizes(view.conversation_tokens, view.prompt_tokens),
         "reads": describe_actor_window(status),
-        "trouble": [*list_trouble(record)],
+        "trouble": [said for _, said in list_trouble(record)],
         "hints": list_hints(record),
         "standing": split_threads(record, select_standing(record["log"])),
         "observations": split_threads(record, select_log(record["log"])),

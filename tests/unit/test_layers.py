@@ -15,8 +15,8 @@ PACKAGE = "langgraph_om"
 ROOT = Path(__file__).parents[2] / PACKAGE
 
 HOUSE = (
-    "errors, forks, parts <- core <- models, archive, tools.shown <- reading, tools.render "
-    "<- runtime <- features <- options, tools.view, adoption, searching, deletion <- handle "
+    "errors, forks, parts <- core <- models, archive, tools.shown <- reading <- runtime "
+    "<- features <- options, tools.view, adoption, searching, deletion <- handle "
     "<- memory <- integrations <- tools <- __init__, __main__"
 )
 CORE = (

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from langgraph_om import ObservationalMemory
 from langgraph_om.testing import ScriptedChatModel
-from langgraph_om.tools.render import STATIC
+from langgraph_om.tools.shown import STATIC
 from support.examples import examples
 from support.groups import day_log, group
 from support.inside import MemoryRecord, blank_record, fold
@@ -91,7 +91,7 @@ def test_what_a_person_did_is_marked_and_listed() -> None:
     )
     text = text_of(page_of(own))
     assert "User lives in Ghent corrected by a person" in text
-    assert "Corrected: User lives in Lyon → User lives in Ghent" in text
+    assert "Correct: User lives in Lyon → User lives in Ghent" in text
     assert "Tea pinned" in text
 
 
@@ -256,7 +256,7 @@ def test_values_stand_below_the_log() -> None:
     }
     own = record(extracted={"Trip": found})
     text = text_of(page_of(own))
-    assert text.index("Tea") < text.index("Trip") < text.index('"to": "Oslo <b>"')
+    assert text.index("Tea") < text.rindex("Trip") < text.index('"to": "Oslo <b>"')
     assert "`age`: no Number" in text
     assert "Beside the observations" not in Reader(page_of(record())).text
     assert "Oslo <b>" in str(PERSON.view({"om": own, "messages": []}))

@@ -5,8 +5,8 @@
   const all = (query, within = document) => [...within.querySelectorAll(query)];
   let kept = null; // what a click keeps lit
 
-  const runsOf = (notes) =>
-    (notes.dataset.lights || "").split(" ").filter(Boolean).map((run) => run.split("-").map(Number));
+  const runsOf = (group) =>
+    (group.dataset.lights || "").split(" ").filter(Boolean).map((run) => run.split("-").map(Number));
 
   const belongsTo = (place) => {
     if (place.dataset.group !== undefined) {
@@ -15,7 +15,7 @@
         runs.some(([from, to]) => from <= +said.dataset.at && +said.dataset.at <= to));
     }
     const of = place.dataset.of.split(" ");
-    return all("[data-group]").filter((notes) => of.includes(notes.dataset.group));
+    return all("[data-group]").filter((group) => of.includes(group.dataset.group));
   };
 
   const light = (place) => {
@@ -31,7 +31,7 @@
   document.addEventListener("focusin", (event) => light(find(event.target) || kept));
   document.addEventListener("click", (event) => {
     const place = find(event.target);
-    const link = event.target.closest && event.target.closest("a[data-message], a[data-note]");
+    const link = event.target.closest && event.target.closest("a[data-message], a[data-of-group]");
     if (place && (link || !event.target.closest("a, button, summary, textarea"))) {
       kept = kept === place && !link ? null : place;
       light(kept);

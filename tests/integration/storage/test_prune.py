@@ -227,4 +227,4 @@ def test_the_command_prunes_an_archive(tmp_path: Path, capsys: pytest.CaptureFix
         assert "4 message(s)" in capsys.readouterr().out
         assert [each.key for each in archive.messages("t", limit=9)] == ["new"]
         assert not any(place in (tmp_path / "archive.db").read_text("latin-1") for place in PLACES)
-    assert main(["prune", "9", "--record", "nowhere.json"]) == 3
+    assert main(["prune", "9", "--url", "http://127.0.0.1:9"]) == 3

@@ -102,18 +102,5 @@ def test_a_cache_that_is_rarely_hit() -> None:
     assert unsaid.cache_hits is None
 
 
-def test_more_than_half_of_the_room_is_pinned() -> None:
-    pinned = {**group("p", "* pinned"), "keep": {"by": "person", "how": "pinned"}, "tokens": 60}
-    found = ask(log=[pinned])
-    assert kinds(found) == ["pinned"]
-    assert "60 of 100 tokens" in found.advice[0].text
-    assert kinds(ask(log=[{**pinned, "tokens": 40}])) == []
-
-
 def test_a_log_that_reflections_leave_too_large() -> None:
     assert kinds(ask(attempts={"reflection": attempt(still_large=3)})) == ["large-log"]
-
-
-def test_a_message_that_fills_the_window() -> None:
-    large: list[BaseMessage] = [HumanMessage("word " * 150, id="m1")]
-    assert kinds(ask(large)) == ["large-message"]

@@ -14,7 +14,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from pydantic import BaseModel
 
 from langgraph_om.errors import SourceError
-from langgraph_om.tools.opening import StrictSerializer
+from langgraph_om.tools.sources import StrictSerializer
 
 CALL = {"name": "find", "args": {"x": 1}, "id": "c", "type": "tool_call"}
 MESSAGES = [

@@ -22,9 +22,13 @@ from langchain_core.runnables import Runnable
 from langgraph.graph.message import add_messages
 
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.testing import ScriptedChatModel, check_message_sequence, checks, offline
-from langgraph_om.testing import extractive as extractive_observer
-from langgraph_om.testing import extractive as extractive_reflector
+from langgraph_om.testing import (
+    ScriptedChatModel,
+    check_message_sequence,
+    checks,
+    extractive,
+    offline,
+)
 from support.scripts import call, merged, result
 
 if TYPE_CHECKING:
@@ -36,7 +40,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize(
     ("module", "examples"),
-    [(offline, 4), (extractive_observer, 3), (extractive_reflector, 2), (checks, 4)],
+    [(offline, 4), (extractive, 5), (checks, 4)],
 )
 def test_docstring_examples_run(module: ModuleType, examples: int) -> None:
     known = {"ScriptedChatModel": ScriptedChatModel}
