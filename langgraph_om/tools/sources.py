@@ -50,7 +50,7 @@ LISTED: Final = 200
 """Threads that are listed at most if there is no archive, which alone can page through all."""
 _PAGE, _PAGES = 200, 50
 """Checkpoints that are read at once, and so often at most, to find the newest threads."""
-_UNKNOWN: Final = (404, 422)
+_UNKNOWN: Final = (400, 404, 422)
 """A server's answers about a thread that it does not have, or whose id it cannot have."""
 
 HISTORY: Final = 10
