@@ -285,6 +285,9 @@ def prune(
             partial(act, before, keep_observations=keep_observations), "om_prune"
         )
         messages, observations = messages + len(old.messages), observations + len(old.groups)
+    if not dry_run and not keep_observations:
+        done = partial(archive.prune_jobs, older_than=older_than.total_seconds())
+        yield from call_function(done, "om_prune")
     if not dry_run and (messages or observations):
         yield from call_function(archive.wipe_deleted, "om_prune")
         logger.info("pruned %d message(s) and %d observation(s)", messages, observations)

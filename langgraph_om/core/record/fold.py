@@ -27,6 +27,8 @@ from langgraph_om.core.record.kept import (
 from langgraph_om.core.record.record import (
     CURSOR_TAIL,
     FIRST_KEYS,
+    RESPONSE,
+    TASK,
     add_up,
     blank_record,
     check_version,
@@ -411,6 +413,8 @@ def _note_number(record: MemoryRecord, event: DeletionFound) -> bool:
     """Note how often the thread was deleted; return whether what it had is to be forgotten."""
     if event["prunings"] != record.get("prunings", 0):
         record["prunings"] = event["prunings"]
+        if record["log"] and record["log"][-1]["id"] in event["gone"]:
+            record[TASK] = record[RESPONSE] = None  # they were written with it
         record["log"] = [group for group in record["log"] if group["id"] not in event["gone"]]
     is_news = event["number"] != record.get("deletion", 0)
     record["deletion"] = event["number"]

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
@@ -228,3 +228,31 @@ def test_the_command_prunes_an_archive(tmp_path: Path, capsys: pytest.CaptureFix
         assert [each.key for each in archive.messages("t", limit=9)] == ["new"]
         assert not any(place in (tmp_path / "archive.db").read_text("latin-1") for place in PLACES)
     assert main(["prune", "9", "--url", "http://127.0.0.1:9"]) == 3
+
+
+def test_what_the_agent_would_do_next_goes_with_what_it_was_about(tmp_path: Path) -> None:
+    clock, prompts = Clock(), list[str]()
+
+    def answer(prompt: list[BaseMessage]) -> str:
+        prompts.append(" ".join(message.text for message in prompt))
+        return "Noted."
+
+    model = ScriptedChatModel(answer, observer=ExtractiveObserver().reply)
+    with ObservationalMemory(
+        model,
+        archive=f"sqlite:///{tmp_path / 'archive.db'}",
+        evict=True,
+        observation={"message_tokens": 60, "buffer_tokens": False},
+        buffering=InlineBuffering(),
+        clock=clock,
+    ) as memory:
+        agent = create_memory_agent(model, memory=memory, checkpointer=InMemorySaver())
+        for number, place in enumerate(["Lyon", "Bergen"]):
+            agent.invoke({"messages": [said_of(number, place)]}, NEW)
+        agent.invoke({"messages": [HumanMessage("ok", id="ok")]}, NEW)
+        assert "Bergen" in prompts[-1]
+        clock.advance(days=100)
+        agent.invoke({"messages": [HumanMessage("Hello again.", id="again")]}, NEW)
+        memory.prune(timedelta(days=90))
+        agent.invoke({"messages": [HumanMessage("What is new?", id="new")]}, NEW)
+        assert "Bergen" not in prompts[-1]
