@@ -50,22 +50,22 @@ NO_ITEM: Final = 4
 _HELP: Final = """\
 See what an agent remembers, and change it.
 
-Say where the memory is, with one of
+Name the source:
   --checkpointer sqlite:///checkpoints.db   or postgresql://user@host/database
   --url http://127.0.0.1:2024               a LangGraph server
   --archive sqlite:///memory.db             with --resource ID: a user's memory
 
-and which one, with --thread ID. For example:
+and the thread, with --thread ID. For example:
 
-  langgraph-om list    --checkpointer sqlite:///memory.db
-  langgraph-om show    --checkpointer sqlite:///memory.db --thread t-1 --ids
-  langgraph-om correct --checkpointer sqlite:///memory.db --thread t-1 \\
+  langgraph-om list    --checkpointer sqlite:///checkpoints.db
+  langgraph-om show    --checkpointer sqlite:///checkpoints.db --thread t-1 --ids
+  langgraph-om correct --checkpointer sqlite:///checkpoints.db --thread t-1 \\
                --graph my_agent:graph "lives in Lyon" "User lives in Ghent"
 """
 _CODES: Final = """\
 exit codes:
   0  done
-  1  done: doctor has advice, or search found nothing
+  1  doctor has advice, or search found nothing
   2  invalid argument
   3  the source cannot be reached or written to, or has no such thread
   4  no observation matches, or several do; the message lists them
@@ -330,40 +330,42 @@ def build_parser() -> ArgumentParser:
     parser.add_argument("--ids", action="store_true", help="also list observations with their ids")
     past = "also show what each of the last generations of the log changed"
     parser.add_argument("--history", action="store_true", help=past)
-    text = "list threads, newest first, and the tokens that memory's own models took for each"
+    text = "list threads, newest first, and the tokens memory's models used for each"
     add_limit(add("list", list_threads, text), 20, "threads")
     parser = add("search", search, "find words in the log and in the messages")
     parser.add_argument("words", help="words to find, in any form; the best hits come first")
     add_limit(parser, 20, "hits")
-    add("doctor", doctor, "show what costs what in the prompt, and what to do about it")
+    add("doctor", doctor, "show what fills the prompt, and what to do about it")
     _add_changes(add)
-    parser = add("prune", prune, "delete from an archive what is older than a number of days")
-    parser.add_argument("days", type=_read_count, help="how many days of messages stay")
+    parser = add("prune", prune, "delete what is older than a number of days from an archive")
+    parser.add_argument("days", type=_read_count, help="how many days of messages to keep")
     parser.add_argument(
-        "--keep-observations", action="store_true", help="keep what was observed of old messages"
+        "--keep-observations", action="store_true", help="keep observations of deleted messages"
     )
     parser.add_argument("--dry-run", action="store_true", help="delete nothing, only count it")
     parser = add("mcp", None, "serve an archive to agents and IDEs that speak MCP")
-    parser.add_argument("--write", action="store_true", help="let them remember and forget, too")
+    parser.add_argument(
+        "--write", action="store_true", help="let clients add and remove observations"
+    )
     return top
 
 
 def _add_changes(add: _Add) -> None:
     item = "an observation's id, or words of it"
-    parser = add("remember", change, "add an observation that no reflection changes")
+    parser = add("remember", change, "add an observation that reflections never change")
     parser.add_argument("text", help="what to remember")
     parser.add_argument("--date", help="the day it is about, such as 2026-03-02; default: today")
-    parser = add("correct", change, "put another text in the place of an observation")
+    parser = add("correct", change, "replace an observation's text")
     parser.add_argument("item", help=item)
-    parser.add_argument("text", help="what is right")
-    parser = add("forget", change, "take an observation out of the log; its messages stay")
+    parser.add_argument("text", help="the new text")
+    parser = add("forget", change, "remove an observation from the log; its messages stay")
     parser.add_argument("item", help=item)
     add("pin", change, "protect an observation from reflections").add_argument("item", help=item)
     parser = add("unpin", change, "let reflections change an observation again")
     parser.add_argument("item", help=item)
-    parser = add("undo", change, "take back what a person did")
-    parser.add_argument("--act", metavar="ID", help="which change; default: the newest")
-    parser = add("title", change, "give a thread a title, which memory never changes")
+    parser = add("undo", change, "undo a person's change")
+    parser.add_argument("--act", metavar="ID", help="the change; default: the latest")
+    parser = add("title", change, "set a thread's title; memory won't change it")
     parser.add_argument("text", help='at most 120 characters; "" lets memory make titles again')
 
 
@@ -375,11 +377,11 @@ def _add_source(parser: ArgumentParser) -> None:
     one.add_argument("--archive", metavar="URL", help="the archive of a memory")
     where.add_argument("--thread", metavar="ID", help="the thread")
     where.add_argument("--resource", metavar="ID", help="the user, for an archive")
-    graph = "the agent's compiled graph, to write to a checkpointer, which is then trusted"
+    graph = "the agent's graph; needed to write to a checkpointer, whose data is then trusted"
     where.add_argument("--graph", metavar="MODULE:NAME", help=graph)
     own = "your ObservationalMemory, for its options; default: the default options"
     parser.add_argument("--memory", metavar="MODULE:NAME", help=own)
-    parser.add_argument("--json", action="store_true", help="write JSON, for programs")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
