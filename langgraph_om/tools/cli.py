@@ -58,7 +58,7 @@ Name the source:
 and the thread, with --thread ID. For example:
 
   langgraph-om list    --checkpointer sqlite:///checkpoints.db
-  langgraph-om show    --checkpointer sqlite:///checkpoints.db --thread t-1 --ids
+  langgraph-om show    --checkpointer sqlite:///checkpoints.db --thread t --ids
   langgraph-om correct --checkpointer sqlite:///checkpoints.db --thread t-1 \\
                --graph my_agent:graph "lives in Lyon" "User lives in Ghent"
 """
