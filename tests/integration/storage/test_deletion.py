@@ -100,14 +100,7 @@ def test_what_was_observed_of_a_deleted_thread_is_not_kept(archive: SQLAlchemyAr
 
 
 def test_job_at_work_does_not_bring_a_deleted_thread_back(archive: SQLAlchemyArchive) -> None:
-    agent = make_agent(
-        "agent",
-        InMemorySaver(),
-        messages=400,
-        observation={"buffer_tokens": 0.2},
-        buffering=BackgroundBuffering(),
-        archive=archive,
-    )
+    agent = buffering_in(archive)
     talk(agent.graph, ANA, turns(2))
     agent.memory.delete_thread("trip")
     assert agent.memory.flush(60)
