@@ -33,7 +33,6 @@ if _typing.TYPE_CHECKING:
     from langgraph_om.features.extract import Extractor
     from langgraph_om.features.working_memory import WorkingMemory
     from langgraph_om.handle import ThreadMemory
-    from langgraph_om.integrations.agent import create_memory_agent
     from langgraph_om.integrations.middleware import (
         ObservationalMemoryAgentState,
         ObservationalMemoryMiddleware,
@@ -43,6 +42,7 @@ if _typing.TYPE_CHECKING:
     from langgraph_om.integrations.state_graph import (
         ObservationalMemoryState,
         add_observational_memory,
+        create_memory_agent,
     )
     from langgraph_om.integrations.worker_graph import worker_graph
     from langgraph_om.memory import ObservationalMemory
@@ -118,11 +118,14 @@ _NAMES = {
     "features.working_memory": ("WorkingMemory",),
     "handle": ("ThreadMemory",),
     "tools.view": ("MemoryView",),
-    "integrations.agent": ("create_memory_agent",),
     "integrations.middleware": ("ObservationalMemoryAgentState", "ObservationalMemoryMiddleware"),
     "integrations.nodes": ("MemoryTransformer",),
     "integrations.redaction": ("redactor",),
-    "integrations.state_graph": ("ObservationalMemoryState", "add_observational_memory"),
+    "integrations.state_graph": (
+        "ObservationalMemoryState",
+        "add_observational_memory",
+        "create_memory_agent",
+    ),
     "integrations.worker_graph": ("worker_graph",),
     "memory": ("ObservationalMemory",),
     "models.model_value": ("ModelByInputTokens",),

@@ -14,7 +14,7 @@ from langgraph_om.core.config.options import check_count
 from langgraph_om.core.effects import Requests, call_function
 from langgraph_om.core.record.standing import StandingInstruction, read_rules
 from langgraph_om.core.wire import MemoryRecord
-from langgraph_om.features import pinned, steering, titles
+from langgraph_om.features import steering, titles
 from langgraph_om.runtime.acting import GraphThread, Update, awaited, waited
 from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.searching import SearchHit
@@ -128,7 +128,7 @@ class Updates:
             ConfigurationError: When the id is blank.
             ItemError: When the conversation has no such message, or pinned messages leave no room.
         """
-        return pinned.pin_message(self._runner, message_id, state)
+        return steering.pin_message(self._runner, message_id, state)
 
     def unpin_message(self, message_id: str, *, state: Any = None) -> Update:
         """Return the update of `om` that unpins a message.
@@ -141,7 +141,7 @@ class Updates:
             ConfigurationError: When the id is blank.
             ItemError: When the state has no such pinned message.
         """
-        return pinned.unpin_message(self._runner, message_id, state)
+        return steering.unpin_message(self._runner, message_id, state)
 
     def set_title(self, text: str | None) -> Update:
         """Return the update of `om` that gives the thread a title, which memory never changes.

@@ -31,7 +31,7 @@ from langgraph_om.core.config.options import (
 from langgraph_om.core.config.settings import Parts, Settings
 from langgraph_om.core.config.thresholds import Thresholds, resolve_thresholds, split_budget
 from langgraph_om.core.content.dates import read_zone
-from langgraph_om.core.observe.gaps import SHORTEST
+from langgraph_om.core.observe.transcript import SHORTEST
 from langgraph_om.core.record.record import RESPONSE, TASK, TITLE
 from langgraph_om.core.tokens import EstimatingCounter, FunctionCounter, TokenCounter
 from langgraph_om.errors import ConfigurationError

@@ -257,7 +257,7 @@ def check_edits(
     as well.
 
     Args:
-        may_stay: The tokens of items that need not go. Drops that leave less than a third of them
+        may_stay: The tokens of items that need not go. Drops that leave less than a quarter of them
             count as none: small models count on from `drop 1, 2, 3` to the log's end.
     """
     checked = CheckedEdits()
@@ -269,7 +269,7 @@ def check_edits(
     _check_drops(drops, items, taken, checked)
     gone = {*checked.dropped}
     left = sum(item.tokens for item in items if item.number not in gone)
-    if gone and left < may_stay // 3:
+    if gone and left < may_stay // 4:
         checked.dropped.clear()
         checked.refused.append(f"drop: it leaves {left} tokens, and {may_stay} may stay")
     return checked

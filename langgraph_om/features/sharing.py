@@ -354,15 +354,17 @@ def _work(info: CycleInfo) -> EffectFlow[CycleEnded]:
 
 def _observe_and_condense(info: CycleInfo, resource_id: str) -> EffectFlow[CycleEnded]:
     groups, found, left_out, failure = yield from observe_others(info, resource_id)
+    condensed: Sequence[Group] = []
     try:
-        groups = [*groups, *(yield from _condense_known(info, resource_id))]
+        condensed = yield from _condense_known(info, resource_id)
     except ObserverError as error:
         failure = failure or error
-    if failure is not None and not groups:
+    if failure is not None and not groups and not condensed:
         raise failure
     return info.end(
         (yield ReadTally()),
-        observation_tokens=sum(group["tokens"] for group in groups),
+        observation_tokens=sum(group["tokens"] for group in [*groups, *condensed]),
+        # Of the user's log no words: a job keeps them, and is not about all threads in it.
         observations=write_log(groups),
         **tell_left_out(left_out),
         **tell_found(found),

@@ -1,4 +1,4 @@
-"""Let a person change the log: remember, forget, correct, pin and undo.
+"""Let a person change the log and pin messages: remember, forget, correct, pin and undo.
 
 The updates with which that is done.
 """
@@ -10,13 +10,18 @@ from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from langgraph_om.archive.types import sum_deletions
+from langgraph_om.core.content.message_keys import derive_id
+from langgraph_om.core.content.parts import role_of
+from langgraph_om.core.content.text import truncate_to_tokens
 from langgraph_om.core.events import iso
 from langgraph_om.core.items import list_items
 from langgraph_om.core.observe.transcript import format_day
+from langgraph_om.core.record.kept import list_pinned, name_pinned
 from langgraph_om.core.record.steering import CORRECTED, NOTED, find_act, find_item, write_item
 from langgraph_om.core.record.users_log import do_act
+from langgraph_om.core.search import read_text
 from langgraph_om.core.wire import Group, Steered, UserLog
-from langgraph_om.errors import ArchiveError, ConfigurationError
+from langgraph_om.errors import ArchiveError, ConfigurationError, ItemError
 from langgraph_om.features.sharing import Known, read_known
 from langgraph_om.parts import SteeringAction
 from langgraph_om.runtime.acting import Update, check_text, make_act_id
@@ -24,6 +29,7 @@ from langgraph_om.runtime.runner import StepRunner
 
 if TYPE_CHECKING:
     from langgraph_om.archive import SQLAlchemyArchive
+
 
 MAX_ITEM_CHARACTERS: Final = 4000
 """Of what a person has noted, which no reflection shortens."""
@@ -162,3 +168,66 @@ def _find_owner(log: UserLog, logs: Mapping[str, Sequence[Group]], event: Steere
         return find_act(log.get("acts", []), event.get("item"))["thread_id"]
     groups = [group for own in logs.values() for group in own]
     return find_item(event.get("item") or "", list_items(groups)).group["thread_id"] or ""
+
+
+# --- Pinned messages ------------------------------------------------------------------------------
+
+
+PIN_ROOM: Final = 1000
+"""Tokens of all of them."""
+_LEAST: Final = 50
+"""Tokens of a preview that is worth showing."""
+
+
+def pin_message(runner: StepRunner, message_id: str, state: Any) -> Update:
+    """Return the update that pins a message of a state; what has no room is cut."""
+    wanted = check_text("message_id", message_id)
+    count, record = runner.settings.counter.count_text, runner.record(state)
+    found = [each for each in runner.conversation(state) if each.id == wanted]
+    if not found:
+        msg = (
+            f"no message has the id {wanted!r}; pass the id of one that is in the state. One that "
+            f"was evicted can be kept with `remember`"
+        )
+        raise ItemError(msg)
+    others = [each for each in list_pinned(record) if name_pinned(each) != wanted]
+    taken = sum(each["tokens"] for each in others)
+    if taken > PIN_ROOM - _LEAST:
+        msg = (
+            f"{len(others)} pinned messages take {taken} tokens, which leaves no room for another; "
+            f"unpin one"
+        )
+        raise ItemError(msg)
+    text = truncate_to_tokens(read_text(found[-1]).strip(), PIN_ROOM - taken, count)
+    act, at = make_act_id(), iso(runner.clock())
+    kept: Group = {
+        "id": derive_id("item", act, wanted),
+        "kind": "observation",
+        "ranges": [],
+        "thread_id": record["thread_id"],
+        "observed_at": at,
+        "text": text,
+        "tokens": count(text),
+        "sources": [[wanted, wanted]],
+        "keep": {
+            "by": "person",
+            "how": "message",
+            "since": at,
+            "role": role_of(found[-1]) or "message",
+        },
+    }
+    told = {"type": "steered", "id": act, "action": "pin-message", "at": at}
+    return [{**told, "item": wanted, "message": kept}]
+
+
+def unpin_message(runner: StepRunner, message_id: str, state: Any) -> Update:
+    """Return the update that lets go of a message, which is looked up in a state."""
+    wanted = check_text("message_id", message_id)
+    if state is not None:
+        ids = [*map(name_pinned, list_pinned(runner.record(state)))]
+        if wanted not in ids:
+            msg = f"the message {wanted!r} is not pinned; pinned are {ids}"
+            raise ItemError(msg)
+    at = iso(runner.clock())
+    told = {"type": "steered", "id": make_act_id(), "action": "unpin-message", "at": at}
+    return [{**told, "item": wanted}]

@@ -53,8 +53,7 @@ from langgraph_om.core.observe.parse_answer import (
 )
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.fold import fold
-from langgraph_om.core.record.record import TITLE, blank_record, find_label
-from langgraph_om.core.record.titles import is_named
+from langgraph_om.core.record.record import TITLE, blank_record, find_label, is_named
 from langgraph_om.core.record.window import Entry
 from langgraph_om.core.step import Step
 from langgraph_om.core.wire import (

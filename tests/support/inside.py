@@ -79,8 +79,6 @@ from langgraph_om.core.effects import (
 )
 from langgraph_om.core.forms import InvalidError, SchemaForm
 from langgraph_om.core.items import keep_protected, list_items
-from langgraph_om.core.observe.gaps import SHORTEST, find_gaps, write_line
-from langgraph_om.core.observe.hints import tell_hints
 from langgraph_om.core.observe.log_excerpt import select_previous
 from langgraph_om.core.observe.observer import ObserverInput, build_question, observe
 from langgraph_om.core.observe.parse_answer import (
@@ -92,6 +90,7 @@ from langgraph_om.core.observe.parse_answer import (
     parse_output,
     strip_reasoning,
     tag_of,
+    tell_hints,
 )
 from langgraph_om.core.observe.standing import choose_words, number_messages, read_marks
 from langgraph_om.core.observe.threads import (
@@ -106,10 +105,13 @@ from langgraph_om.core.observe.threads import (
 from langgraph_om.core.observe.transcript import (
     CONVERSATION_TAG,
     MUCH_SAID,
+    SHORTEST,
     TimedMessage,
     Transcript,
     TranscriptLimits,
+    find_gaps,
     transcribe,
+    write_line,
 )
 from langgraph_om.core.plan import back_off, plan
 from langgraph_om.core.prompts import fill, load, names

@@ -57,11 +57,9 @@ from langgraph_om.core.content.text import (
     write_json,
 )
 from langgraph_om.core.events import iso
-from langgraph_om.core.observe.gaps import find_gaps
-from langgraph_om.core.observe.hints import tell_hints
-from langgraph_om.core.observe.parse_answer import tag_of
+from langgraph_om.core.observe.parse_answer import tag_of, tell_hints
 from langgraph_om.core.observe.standing import write_rules
-from langgraph_om.core.observe.transcript import format_weekday
+from langgraph_om.core.observe.transcript import find_gaps, format_weekday
 from langgraph_om.core.plan import is_reasoning_under_way
 from langgraph_om.core.prompts import fill, load
 from langgraph_om.core.record.kept import write_pinned

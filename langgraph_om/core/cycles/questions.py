@@ -32,11 +32,16 @@ from langgraph_om.core.effects import (
     ModelReply,
 )
 from langgraph_om.core.forms import Form, InvalidError, TemplateForm, Value, join, merge
-from langgraph_om.core.observe.gaps import mark_gaps
 from langgraph_om.core.observe.observer import build_failure
 from langgraph_om.core.observe.parse_answer import ParsedAnswer
 from langgraph_om.core.observe.standing import UserMessage, is_tasked, number_messages
-from langgraph_om.core.observe.transcript import LEFT_EDGE, TimedMessage, Transcript, transcribe
+from langgraph_om.core.observe.transcript import (
+    LEFT_EDGE,
+    TimedMessage,
+    Transcript,
+    mark_gaps,
+    transcribe,
+)
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.kept import EXTRACT
 from langgraph_om.core.record.record import count_failures

@@ -17,7 +17,6 @@ from langgraph_om.core.content.parts import Attachment
 from langgraph_om.core.content.text import escape, omit_middle, sanitize
 from langgraph_om.core.effects import AskModel, Flow, ModelReply
 from langgraph_om.core.items import cut_spans, find_spans, read_head, replace_spans
-from langgraph_om.core.observe.hints import tell_hints
 from langgraph_om.core.observe.parse_answer import (
     ParsedAnswer,
     drop_examples,
@@ -26,6 +25,7 @@ from langgraph_om.core.observe.parse_answer import (
     names_items,
     parse_output,
     tag_of,
+    tell_hints,
 )
 from langgraph_om.core.prompts import fill, load
 from langgraph_om.errors import ObserverError

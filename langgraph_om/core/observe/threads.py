@@ -24,7 +24,6 @@ from langgraph_om.core.content.parts import Attachment
 from langgraph_om.core.content.text import escape, escape_attribute, sanitize
 from langgraph_om.core.effects import AskModel, Flow, ModelReply
 from langgraph_om.core.items import ITEM_START
-from langgraph_om.core.observe.hints import tell_hints
 from langgraph_om.core.observe.observer import (
     ask_until_usable,
     render_output_format,
@@ -37,6 +36,7 @@ from langgraph_om.core.observe.parse_answer import (
     list_examples,
     parse_output,
     strip_reasoning,
+    tell_hints,
 )
 from langgraph_om.core.prompts import fill
 

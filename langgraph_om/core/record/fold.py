@@ -36,19 +36,17 @@ from langgraph_om.core.record.record import (
     find_groups,
     find_newest_observed,
     forget_wait,
-    replace_groups,
-    select_valid_counts,
-)
-from langgraph_om.core.record.standing import end_rules, note_tool
-from langgraph_om.core.record.steering import do_act, note_acts_told
-from langgraph_om.core.record.titles import (
     note_asked,
     note_title_told,
     note_words,
+    replace_groups,
+    select_valid_counts,
     set_title,
     take_buffered_title,
     take_hints,
 )
+from langgraph_om.core.record.standing import end_rules, note_tool
+from langgraph_om.core.record.steering import do_act, note_acts_told
 from langgraph_om.core.wire import (
     OTHERS,
     Archived,

@@ -30,7 +30,6 @@ from support.clock import START, Clock
 from support.edits import edited
 from support.inside import Identity, nest_thread_id
 from support.recalling import WALNUTS, embed, index_of, meaning_index, recalling
-from support.shared_world import Agent, config, sharing
 
 WORD = "zanzibarquux"
 ANA, ANAS_OTHER = on_thread("trip", resource_id="ana"), on_thread("work", resource_id="ana")
@@ -241,25 +240,6 @@ def test_no_byte_of_what_a_person_did_in_a_deleted_thread_is_left(
         assert home.memory.flush(60)
         assert WORD not in home.newest(ANAS_OTHER)
         assert home.find().keys() <= {f"checkpoints of {thread}" for thread in left}
-
-
-def test_what_a_person_did_elsewhere_to_an_item_of_a_deleted_thread_goes_too(
-    archive: SQLAlchemyArchive,
-) -> None:
-    memory = sharing(archive)
-    agent = Agent(memory, InMemorySaver())
-    for _ in range(8):
-        agent.say("trips")
-        agent.say("work")
-    for name in ("trips-001", "work-001"):
-        agent.graph.update_state(config("work"), {"om": memory.updates.forget(name)})
-    agent.say("work")
-    assert "trips-001" in str(agent.state("work")[0].get("steered"))
-    memory.delete_thread("trips")
-    agent.say("work")
-    record, _ = agent.state("work")
-    assert "trips-" not in str(record)
-    assert "work-001" in str(record.get("steered"))  # which can still be undone
 
 
 # --- What a call cannot reach --------------------------------------------------------------------
