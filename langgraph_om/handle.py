@@ -39,7 +39,7 @@ class Updates:
         Args:
             text: What to remember, such as `"User lives in Ghent"`.
             date: The day it is about: a date, or its ISO text. `None`: today.
-            state: The thread's state, so that today is that of its user.
+            state: The thread's state, so that today is in its user's zone.
 
         Raises:
             ConfigurationError: When the text is blank or has more than 4000 characters, or the date
@@ -53,7 +53,7 @@ class Updates:
         Its messages and earlier checkpoints stay.
 
         Args:
-            item: The item's id, as `view` shows it, or words of it, in any case.
+            item: The item's id, as `view` shows it, or words from it, ignoring case.
             state: As for `llm_input_messages`. With one, the item is looked up in it at once, and
                 an `ItemError` is raised here; else when the update is written, which in a tool
                 would end the run.
@@ -72,7 +72,7 @@ class Updates:
 
         Args:
             item: As for `forget`.
-            text: What is right.
+            text: The right text.
             state: As for `forget`.
 
         Raises:
@@ -146,10 +146,10 @@ class Updates:
     def set_title(self, text: str | None) -> Update:
         """Return the update of `om` that gives the thread a title, which memory never changes.
 
-        The archive, and with it `threads`, has the title with the thread's next step.
+        The archive, and with it `threads`, gets the title at the thread's next step.
 
         Args:
-            text: The title, of at most 120 characters; line breaks become blanks. `None`: memory
+            text: The title, of at most 120 characters; line breaks become spaces. `None`: memory
                 may make titles again.
 
         Raises:
@@ -243,14 +243,14 @@ class ThreadMemory:
         meaning, too.
 
         Args:
-            query: As for `ObservationalMemory.search`, and so are the others.
+            query: As for `ObservationalMemory.search`, like the others.
             before: Only what was said before this time.
             after: Only what was said at this time or later.
             role: Only messages of this role.
             tool_name: Only calls of this tool and their results.
 
         Raises:
-            ConfigurationError: When an argument is invalid, or the thread belongs to another user
+            ConfigurationError: When an argument is invalid, or the thread belongs to someone other
                 than the configuration names.
             ArchiveError: When the archive's storage fails.
         """
@@ -284,7 +284,7 @@ class ThreadMemory:
 
     @waited
     def unpin(self, item: str) -> Requests[str]:
-        """Let reflections change an item again that a person pinned or wrote."""
+        """Let reflections again change an item that a person pinned or wrote."""
         return self._thread.act(lambda now: self._updates.unpin(item, state=now))
 
     @waited
@@ -322,14 +322,14 @@ class ThreadMemory:
     def adopt(self, *, progress: Progress | None = None) -> Requests[AdoptReport]:
         """Observe a long thread in advance, so that its next turn need not wait.
 
-        What is left fits the window. Without it, the first turn with memory does the same.
+        What is left fits the window. Otherwise, the first turn with memory does the same.
 
         Args:
             progress: Called after each batch that was observed, with an `AdoptProgress`.
 
         Raises:
             ConfigurationError: When the graph has no memory, the thread waits in the middle of a
-                run, or its state is none.
+                run, or it has no state.
             ThreadBusyError: When a run is under way.
             ArchiveError: When the archive's storage fails.
         """
@@ -356,7 +356,7 @@ class ThreadMemory:
 
     @waited
     def reflect(self, instruction: str = "") -> Requests[AdoptReport]:
-        """Condense the thread's observations now, however small they are.
+        """Condense the thread's observations now, however few they are.
 
         It waits for a reflection under way. Pinned observations and standing instructions
         stay, as in each reflection.
@@ -407,7 +407,7 @@ class ThreadMemory:
 
         Returns:
             As `delete_thread` of the memory: the threads whose checkpoints may still hold
-            words of it. The thread itself is one of them behind a `RemoteGraph`; delete it with the
+            words from it. The thread is one of them behind a `RemoteGraph`; delete it with the
             server's client.
 
         Raises:

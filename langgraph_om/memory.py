@@ -146,8 +146,8 @@ class ObservationalMemory(metaclass=NoMiddleware):
             def agent(state):
                 return {"messages": [ask(state, system="You are a travel companion.")]}
 
-        If the provider refuses the prompt, or answers a long one with nothing, half of its length
-        goes first: enormous messages become previews, then the oldest messages are left out, then
+        If the provider refuses the prompt, or answers a long one with nothing, its length is
+        halved first: enormous messages become previews, then the oldest messages are left out, then
         the oldest observations. Then attachments are named instead, and content is sent as plain
         text. The state does not change, and `data-om-view-trimmed` says what was left out.
 
@@ -157,7 +157,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
 
         Returns:
             A function of the state and, by name, of `system` and `config`, as those of
-            `llm_input_messages`; it returns the answer. A coroutine function for one.
+            `llm_input_messages`; it returns the answer. Async if `call` is.
         """
         model = getattr(call, "__self__", None)
         self._runner.actor.meet(model)
@@ -206,7 +206,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
         Returns:
             One system message with the observations, a reminder, and the messages that are not
             observed yet. Without observations, with memory switched off, or when `om_status`
-            did not run before, of which a warning is logged: the conversation as it is.
+            did not run before (which logs a warning): the conversation as it is.
 
         Raises:
             ConfigurationError: When the state has no `om`, so that the node does not see the
@@ -261,7 +261,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
     def restore(self, resource_id: str, generation: int) -> MemoryRecord:
         """Restore an earlier generation of a resource's log, as a new one.
 
-        Its threads take it over with their next step. What was observed since is observed again,
+        Its threads adopt it in their next step. What was observed since is observed again,
         except for evicted messages.
 
         Args:
@@ -280,7 +280,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
         Args:
             states: `graph.get_state_history(config)`, or a state; with `scope="resource"` the id
                 of a resource.
-            time: A time, or its ISO text; without a zone it is one of the memory's `timezone`.
+            time: A time, or its ISO text; without a zone it is in the memory's `timezone`.
         """
         moment = read_time("time", time, self._runner.settings.timezone)
         return read_log_as_of(self._runner, states, moment)
@@ -296,7 +296,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
         return read_rules(self._runner.record(state))
 
     def extracted(self, state: Any, kind: type[KindT], name: str | None = None) -> KindT | None:
-        """Return an extracted value out of a state's memory; asks no model.
+        """Return an extracted value from a state's memory; asks no model.
 
         Args:
             state: As for `llm_input_messages`; blank for a thread that never ran.
@@ -314,7 +314,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
 
     @property
     def working_memory(self) -> WorkingMemory | None:
-        """The working memory, as the option has it; `None` without one."""
+        """The working memory, as the option sets it; `None` without one."""
         working = self._runner.settings.parts.working
         return None if working is None else working.memory
 
@@ -375,17 +375,17 @@ class ObservationalMemory(metaclass=NoMiddleware):
         Args:
             thread_id: The thread to look in, or the ids of several. An empty list finds nothing, so
                 a filter of your own that leaves no thread never searches all.
-            resource_id: The user or entity to look for; with `thread_id`, the owner of the thread:
+            resource_id: The user or entity to search; with `thread_id`, the owner of the thread:
                 another's thread is searched like one that does not exist, and another's state is
                 refused.
             state: A conversation to look in instead of the archive: a list of messages, or a state
                 as for `llm_input_messages`, with its observations.
-            before: Only what was said before this time, or its ISO text; without a zone it is one
-                of the memory's `timezone`.
+            before: Only what was said before this time, or its ISO text; without a zone it is
+                in the memory's `timezone`.
             after: Only what was said at this time or later.
             role: Only messages of this role: `"user"`, `"assistant"` or `"tool"`.
             tool_name: Only calls of this tool and their results.
-            limit: How many hits to return at most, 1000 and fewer.
+            limit: How many hits to return at most, 1000 or fewer.
             store: With `retrieval={"vector": True}`, the LangGraph store with the vectors, so that
                 messages with a similar meaning are found too.
 
@@ -417,13 +417,13 @@ class ObservationalMemory(metaclass=NoMiddleware):
         page: int = 0,
         graph: Any = None,
     ) -> list[ArchivedThread]:
-        """Return the threads of a user or entity with titles and times, last updated first.
+        """Return the threads of a user or entity with titles and times, newest update first.
 
         Args:
             before: Only threads created before this time, or its ISO text.
             after: Only threads created at this time or later.
-            page: Which page of that size, from 0.
-            graph: The agent's graph, to look without an archive: threads are known by the
+            page: Page of `limit` threads, from 0.
+            graph: The agent's graph, to search without an archive: threads are known by the
                 `resource_id` in `configurable` of their runs. This reads all checkpoints of the
                 user.
 
@@ -560,7 +560,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
     ) -> None:
         """Give a thread to another user or entity, with all that the archive and the store have.
 
-        Searches, lists and `recall` of the new owner have it then, and those of the former one do
+        The new owner's searches, lists and `recall` then include it, and those of the former one do
         not. Its jobs are dropped, and started again in its next turn. A run of the former owner
         that is under way is refused when it writes next; its words are in the checkpoint.
 
@@ -576,7 +576,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
 
         Raises:
             ConfigurationError: When there is no such thread, it has another owner, it cannot be
-                told from a log that threads share, or the call cannot reach what it would leave
+                separated from a shared log, or the call cannot reach what it would leave
                 behind. Nothing is moved then.
             ArchiveError: When the archive's storage fails; call again then.
             Exception: Whatever the store raises; call again then.
@@ -596,7 +596,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
 
         From the archive, from the store, and from the checkpointer if you pass it. A job that
         is running for the thread can no longer keep its result. Runs on a server that wait for
-        it, or for a pause of it, are deleted there, last of all.
+        it, or for it to pause, are deleted there, last of all.
 
         Args:
             resource_id: The owner; needed only without an archive.
@@ -605,10 +605,10 @@ class ObservationalMemory(metaclass=NoMiddleware):
             checkpointer: The graph's checkpointer, to delete the thread's checkpoints too.
 
         Returns:
-            The threads that may still hold words of it in their checkpoints: itself without a
+            The threads that may still hold words from it in their checkpoints: itself without a
             `checkpointer`, and others of its resource if they are shown what is known of it, or
             what was said in it. Their newest checkpoint has these words until their next turn,
-            former ones for good.
+            older ones for good.
 
         Raises:
             ConfigurationError: When the call cannot reach what it would leave behind. Nothing is
@@ -630,13 +630,13 @@ class ObservationalMemory(metaclass=NoMiddleware):
         belongs to another resource in the archive stays.
 
         Args:
-            store: The graph's store; needed if it has texts of search by meaning, or working
+            store: The graph's store; needed if it has texts for search by meaning, or working
                 memory.
             checkpointer: The graph's checkpointer, to delete the threads' checkpoints too.
 
         Returns:
-            The threads that may still hold words of it in their checkpoints: those that the archive
-            knew without a `checkpointer`, those of another resource with one.
+            The threads whose checkpoints may still hold words from it: without a `checkpointer`,
+            those the archive knew; with one, those of another resource.
 
         Raises:
             ConfigurationError: As `delete_thread`.
@@ -655,30 +655,30 @@ class ObservationalMemory(metaclass=NoMiddleware):
         checkpointer: Any = None,
         dry_run: bool = False,
     ) -> Requests[PruneReport]:
-        """Delete what is older than so long, from archive, observations and store.
+        """Delete what is older than a limit, from archive, observations and store.
 
         Threads to which nothing was written since are deleted, as by `delete_thread`. Other threads
         lose their old messages: from the archive at once, and their log loses the observations of
-        these with its next turn. Old messages in checkpoints stay there, and are never archived
+        these in its next turn. Old messages in checkpoints stay there, and are never archived
         again. Messages of unknown age stay, and so do standing instructions and what a person
         remembers or pins.
 
         Works in batches, each in one transaction of the archive. A thread that continues in the
-        meantime stays. If it was stopped, call it again, and delete the checkpoints of
-        the threads that its log names.
+        meantime stays. If `prune` was stopped, call it again, and delete the checkpoints of
+        the threads that it logged.
 
         Args:
-            older_than (timedelta | None): How long, as `timedelta(days=90)`; `None`: the option
+            older_than (timedelta | None): Age, such as `timedelta(days=90)`; `None`: the option
                 `retention`.
             keep_observations (bool): Whether observations stay in threads that go on, when all of
                 their messages are gone.
             store (BaseStore): The graph's store, as for `delete_thread`.
             checkpointer (BaseCheckpointSaver): The graph's checkpointer, to delete the threads'
                 checkpoints too.
-            dry_run (bool): Whether to delete nothing, and only tell what would be.
+            dry_run (bool): Whether to only report what would be deleted.
 
         Returns:
-            The ids of the threads, and how many messages and observations of others there were.
+            The ids of the threads, and how many messages and observations other threads lost.
 
         Raises:
             ConfigurationError: Without an archive, without an age, or as `delete_thread`.
@@ -703,7 +703,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
         """Carry out a job that an `Executor` was given, in this process or any other.
 
         Args:
-            request: The job, a `JobRequest`, as it was or as its JSON was read again.
+            request: The job, a `JobRequest`, as it was or read back from JSON.
             config: Configuration with callbacks for the models' calls.
 
         Returns:
@@ -736,7 +736,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
         return await self._runner.aflush(timeout)
 
     def close(self, timeout: float = 5.0) -> bool:
-        """Start no more background jobs, wait for those at work, and close the archive of a URL.
+        """Start no more background jobs, wait for running ones, and close an archive opened by URL.
 
         Args:
             timeout: Seconds to wait at most.
