@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from langchain_core.messages import AIMessage, BaseMessage
 
@@ -78,7 +78,7 @@ def diagnose(step: Step) -> Diagnosis:
         advice.append(Advice("large-log", f"{said}; {remedy}"))
     if reading is not None and reading.is_broken:
         said = f"{reading.share:.0%} of {reading.total:,} input tokens came from the provider's"
-        reason = find_reason(step.messages, record).text
+        reason = find_reason(step.messages, record)
         advice.append(Advice("cache", f"{said} cache. {reason}"))
     return Diagnosis(sections, None if reading is None else reading.share, advice)
 
@@ -149,15 +149,6 @@ class CacheReading:
         return is_worth_it and self.share < _MIN_HITS
 
 
-@dataclass(frozen=True, slots=True)
-class CacheReason:
-    """Why prompts were read anew."""
-
-    kind: Literal["models", "pauses", "log", "prompt"]
-    text: str
-    """The reason and what to do, in one or two sentences."""
-
-
 def read_cache(messages: Sequence[BaseMessage]) -> CacheReading | None:
     """Return what the answers of a conversation tell; `None` where none tells anything."""
     calls = cached = total = 0
@@ -172,7 +163,7 @@ def read_cache(messages: Sequence[BaseMessage]) -> CacheReading | None:
     return CacheReading(calls, cached, total) if calls else None
 
 
-def find_reason(messages: Sequence[BaseMessage], record: MemoryRecord) -> CacheReason:
+def find_reason(messages: Sequence[BaseMessage], record: MemoryRecord) -> str:
     """Return why the answers of a conversation were read anew, as far as they and memory tell."""
     answers = [message for message in messages if isinstance(message, AIMessage)]
     models = [str(answer.response_metadata.get("model_name") or "") for answer in answers]
@@ -180,34 +171,30 @@ def find_reason(messages: Sequence[BaseMessage], record: MemoryRecord) -> CacheR
     changes = sum(before != after for before, after in pairwise(named))
     if changes and changes >= _MIN_HITS * len(named):
         names = " and ".join(sorted(set(named)))
-        return CacheReason(
-            "models",
+        return (
             f"The model changed {changes} times in {len(named)} answers ({names}), and each has a "
-            "cache of its own: keep one model for a conversation",
+            "cache of its own: keep one model for a conversation"
         )
     stamps = (record["stamps"].get(str(message.id)) for message in messages)
     times = [datetime.fromisoformat(stamp) for stamp in stamps if stamp]
     life = find_cache_life(reversed(messages))
     pauses = sum((after - before).total_seconds() > life for before, after in pairwise(times))
     if pauses and pauses >= _MIN_HITS * len(answers):
-        return CacheReason(
-            "pauses",
+        return (
             f"{pauses} pauses in {len(answers)} answers were longer than the {life:,} seconds for "
             "which the provider keeps a prompt. Set activate_after_idle='auto' to bring memory up "
-            "to date while the cache is cold anyway, or have the provider keep prompts longer",
+            "to date while the cache is cold anyway, or have the provider keep prompts longer"
         )
     keys = {str(message.id) for message in messages}
     new = sum(any(last in keys for _, last in group["ranges"]) for group in record["log"])
     if answers and new >= _MANY_CHANGES * len(answers):
-        return CacheReason(
-            "log",
+        return (
             f"The log changed {new} times in {len(answers)} answers, and what follows a change is "
             "not in the cache: raise message_tokens or buffer_tokens, so that it changes less "
-            "often",
+            "often"
         )
-    return CacheReason(
-        "prompt",
+    return (
         "Memory's prefix stays the same between observations; check that the agent's own system "
         "prompt does too (no time of day in it), that its tools keep their order, and that "
-        "caching is switched on",
+        "caching is switched on"
     )
