@@ -203,7 +203,7 @@ def turns(run: Run) -> Iterator[Row]:
         part = ratio_of(taken, two, bare["bare"]) - 1
         least = min(turn["seconds"] for turn in taken[bare["bare"]][1:])
         yield Row(
-            f"turn at {size:,} messages, LangGraph alone, two channels and edges that read them",
+            f"turn at {size:,} messages, LangGraph alone with two extra channels",
             "",
             "",
             f"{milliseconds(part * least)}, {part:.0%}",
@@ -241,7 +241,7 @@ def plain(run: Run) -> Iterator[Row]:
                 side: bytes_of(taken[Case(kind, size, side, "plain")]) / base for side in run.trees
             }
             yield run.row(
-                f"bytes of a turn at {size:,} messages, plain channels, {name}, of the bare one",
+                f"bytes per turn at {size:,} messages, plain channels, {name}, vs. the bare agent",
                 "×1.15",
                 grown,
                 times,
@@ -249,7 +249,7 @@ def plain(run: Run) -> Iterator[Row]:
             )
         node = bytes_of(taken[idle]) / bytes_of(taken[alone["bare"]])
         yield Row(
-            f"the same, LangGraph alone with a node that does nothing, {size:,}",
+            f"the same, LangGraph alone with an idle node, {size:,}",
             "",
             "",
             times(node),
@@ -264,7 +264,7 @@ def evict(run: Run) -> Iterator[Row]:
     taken = take_turns(run, [*cases, *alone], 10 if run.quick else 20)
     for what, read, write in (
         ("turn", lambda case: median([turn["seconds"] for turn in taken[case][1:]]), milliseconds),
-        ("bytes of a turn", lambda case: bytes_of(taken[case]), kilobytes),
+        ("bytes per turn", lambda case: bytes_of(taken[case]), kilobytes),
         ("process", lambda case: taken[case][-1]["resident"], mebibytes),
     ):
         grown = {
@@ -273,14 +273,14 @@ def evict(run: Run) -> Iterator[Row]:
         }
         now = " and ".join(write(read(Case("evict", size, "now"))) for size in (short, far))
         yield run.row(
-            f"`evict`: {what} at {far:,} messages, of {short} (now {now})",
+            f"`evict`: {what}, from {short} to {far:,} messages (now {now})",
             "×1.2",
             grown,
             times,
             is_met=grown["now"] < 1.2,
         )
     least, most = (taken[case][-1]["resident"] for case in alone)
-    what = "the same, LangGraph alone from whose state all but 40 messages are removed"
+    what = "the same, LangGraph alone, with all but 40 messages removed from its state"
     yield Row(what, "", "", times(most / least))
 
 
