@@ -53,9 +53,9 @@ See what an agent remembers, and change it.
 Name the source:
   --checkpointer sqlite:///checkpoints.db   or postgresql://user@host/database
   --url http://127.0.0.1:2024               a LangGraph server
-  --archive sqlite:///memory.db             with --resource ID: a user's memory
+  --archive sqlite:///memory.db             a user's memory, with --resource ID
 
-and the thread, with --thread ID. For example:
+and the thread with --thread ID. For example:
 
   langgraph-om list    --checkpointer sqlite:///checkpoints.db
   langgraph-om show    --checkpointer sqlite:///checkpoints.db --thread t --ids
@@ -92,18 +92,18 @@ class Job:
             SourceError: When there is no such thread.
         """
         if not self.thread and self.args.archive is None:
-            msg = "name a memory: add --thread ID"
+            msg = "name a thread: add --thread ID"
             raise SourceError(msg)
         state = await self.source.state(self.thread)
         if state is None:
-            msg = f"there is no thread {self.thread!r}; `langgraph-om list` names the threads"
+            msg = f"there is no thread {self.thread!r}; `langgraph-om list` lists the threads"
             raise SourceError(msg)
         return state
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a command says."""
+    """What a command prints."""
 
     value: Any
     """For programs, as JSON."""
@@ -135,7 +135,7 @@ async def show(job: Job) -> Answer:
     view = job.memory.view(state, history=states)
     text = [str(view)]
     if not args.memory:
-        text.append("(with default thresholds; for those of your memory, add --memory MODULE:NAME)")
+        text.append("(with default thresholds; for your memory's own, add --memory MODULE:NAME)")
     if args.ids:
         items = list_items(view.record["log"], view.record["chunks"])
         rows = [(item.id, item.day, shorten(item.words, 160)) for item in items]
@@ -234,8 +234,8 @@ async def change(job: Job) -> Answer:
     args = job.args
     if args.checkpointer is not None and args.graph is None:
         msg = (
-            "only the agent's own graph can write to a checkpointer, as it knows the other "
-            "channels; add `--graph package.module:graph`"
+            "only the agent's own graph, which knows the other channels, can write to a "
+            "checkpointer; add `--graph package.module:graph`"
         )
         raise SourceError(msg)
 
@@ -248,7 +248,7 @@ async def change(job: Job) -> Answer:
     done = next((own for own in list_acts(record) if own.id == act), None)
     text = "Done" if done is None else f"{done.action}: {done.words}"
     if args.command != "title":
-        text += f"\n`langgraph-om undo --act {act}` takes it back"
+        text += f"\nTo undo it: `langgraph-om undo --act {act}`"
     return Answer({"id": act, "action": args.command}, text)
 
 
@@ -256,7 +256,7 @@ async def prune(job: Job) -> Answer:
     """Delete what is older than a number of days."""
     args, source = job.args, job.source
     if not isinstance(source, ArchiveSource):
-        msg = "`prune` asks an archive how old messages are; name it, --archive URL"
+        msg = "`prune` reads the age of messages from an archive; add --archive URL"
         raise SourceError(msg)
     graph = None if args.graph is None else _import("graph", args.graph)
     pruned = await _make_memory(archive=source.archive).aprune(
@@ -270,7 +270,7 @@ async def prune(job: Job) -> Answer:
         (
             "to be deleted:" if args.dry_run else "deleted:",
             f"  {len(pruned.threads)} thread(s) {' '.join(pruned.threads)}".rstrip(),
-            f"  {pruned.messages} message(s) and {pruned.observations} observation(s) of others",
+            f"  {pruned.messages} message(s) and {pruned.observations} observation(s) in others",
         )
     )
     return Answer(asdict(pruned), text)
@@ -280,9 +280,9 @@ async def prune(job: Job) -> Answer:
 
 
 def serve(args: Namespace) -> int:
-    """Serve an archive to the MCP client that started the command, until it ends it."""
+    """Serve an archive to the MCP client that started the command, until that client exits."""
     if args.archive is None or not args.resource:
-        msg = "`mcp` serves what an archive keeps of one user: add --archive URL and --resource ID"
+        msg = "`mcp` serves one user's part of an archive: add --archive URL and --resource ID"
         raise SourceError(msg)
     with closing(open_archive(args.archive)) as archive:
         memory = _make_memory(archive=archive, retrieval={"scope": "resource"})
@@ -301,7 +301,7 @@ _Add = Callable[[str, Any, str], ArgumentParser]
 
 
 def build_parser() -> ArgumentParser:
-    """Return what reads the command line."""
+    """Return the parser of the command line."""
     top = ArgumentParser(
         "langgraph-om",
         description=_HELP,
@@ -323,26 +323,26 @@ def build_parser() -> ArgumentParser:
         return own
 
     def add_limit(parser: ArgumentParser, default: int, of: str) -> None:
-        text = f"how many {of} ({default})"
+        text = f"how many {of} (default: {default})"
         parser.add_argument("--limit", type=_read_count, default=default, help=text)
 
-    parser = add("show", show, "show what is remembered, and how full memory is")
+    parser = add("show", show, "show what is remembered and how full memory is")
     parser.add_argument("--ids", action="store_true", help="also list observations with their ids")
-    past = "also show what each of the last generations of the log changed"
+    past = "also show what each recent generation of the log changed"
     parser.add_argument("--history", action="store_true", help=past)
-    text = "list threads, newest first, and the tokens memory's models used for each"
+    text = "list threads, newest first, with the tokens memory's models used for each"
     add_limit(add("list", list_threads, text), 20, "threads")
-    parser = add("search", search, "find words in the log and in the messages")
-    parser.add_argument("words", help="words to find, in any form; the best hits come first")
+    parser = add("search", search, "search observations and messages by words")
+    parser.add_argument("words", help="words to find, in any form; best hits come first")
     add_limit(parser, 20, "hits")
-    add("doctor", doctor, "show what fills the prompt, and what to do about it")
+    add("doctor", doctor, "show what fills the prompt and what to do about it")
     _add_changes(add)
-    parser = add("prune", prune, "delete what is older than a number of days from an archive")
-    parser.add_argument("days", type=_read_count, help="how many days of messages to keep")
+    parser = add("prune", prune, "delete from an archive what is older than a number of days")
+    parser.add_argument("days", type=_read_count, help="the number of days of messages to keep")
     parser.add_argument(
         "--keep-observations", action="store_true", help="keep observations of deleted messages"
     )
-    parser.add_argument("--dry-run", action="store_true", help="delete nothing, only count it")
+    parser.add_argument("--dry-run", action="store_true", help="delete nothing, only count")
     parser = add("mcp", None, "serve an archive to agents and IDEs that speak MCP")
     parser.add_argument(
         "--write", action="store_true", help="let clients add and remove observations"
@@ -351,10 +351,10 @@ def build_parser() -> ArgumentParser:
 
 
 def _add_changes(add: _Add) -> None:
-    item = "an observation's id, or words of it"
+    item = "an observation's id, or some of its words"
     parser = add("remember", change, "add an observation that reflections never change")
     parser.add_argument("text", help="what to remember")
-    parser.add_argument("--date", help="the day it is about, such as 2026-03-02; default: today")
+    parser.add_argument("--date", help="the day it refers to, such as 2026-03-02; default: today")
     parser = add("correct", change, "replace an observation's text")
     parser.add_argument("item", help=item)
     parser.add_argument("text", help="the new text")
@@ -363,23 +363,23 @@ def _add_changes(add: _Add) -> None:
     add("pin", change, "protect an observation from reflections").add_argument("item", help=item)
     parser = add("unpin", change, "let reflections change an observation again")
     parser.add_argument("item", help=item)
-    parser = add("undo", change, "undo a person's change")
-    parser.add_argument("--act", metavar="ID", help="the change; default: the latest")
-    parser = add("title", change, "set a thread's title; memory won't change it")
+    parser = add("undo", change, "undo a change made by a person")
+    parser.add_argument("--act", metavar="ID", help="the id of the change; default: the latest")
+    parser = add("title", change, "set a thread's title, which memory then won't change")
     parser.add_argument("text", help='at most 120 characters; "" lets memory make titles again')
 
 
 def _add_source(parser: ArgumentParser) -> None:
-    where = parser.add_argument_group("where the memory is")
+    where = parser.add_argument_group("where to find the memory")
     one = where.add_mutually_exclusive_group(required=True)
     one.add_argument("--checkpointer", metavar="URL", help="sqlite:///file.db or postgresql://...")
     one.add_argument("--url", help="a LangGraph server, such as http://127.0.0.1:2024")
-    one.add_argument("--archive", metavar="URL", help="the archive of a memory")
-    where.add_argument("--thread", metavar="ID", help="the thread")
-    where.add_argument("--resource", metavar="ID", help="the user, for an archive")
-    graph = "the agent's graph; needed to write to a checkpointer, whose data is then trusted"
+    one.add_argument("--archive", metavar="URL", help="sqlite:///memory.db or postgresql://...")
+    where.add_argument("--thread", metavar="ID", help="the thread's id")
+    where.add_argument("--resource", metavar="ID", help="the user's id, for an archive")
+    graph = "the agent's graph; needed to write to a checkpointer, which is then trusted"
     where.add_argument("--graph", metavar="MODULE:NAME", help=graph)
-    own = "your ObservationalMemory, for its options; default: the default options"
+    own = "your ObservationalMemory, for its options; otherwise, the defaults"
     parser.add_argument("--memory", metavar="MODULE:NAME", help=own)
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -388,10 +388,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command.
 
     Args:
-        arguments: The words after its name; `None`: those that the shell gave.
+        arguments: The words after its name; `None`: `sys.argv`.
 
     Returns:
-        The exit code, as the help lists them.
+        The exit code, one of those the help lists.
     """
     args = build_parser().parse_args(arguments)
     try:
@@ -409,7 +409,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 async def _run(args: Namespace) -> Answer:
     graph = None if args.graph is None else _import("graph", args.graph)
     if graph is not None and not hasattr(graph, "update_state"):
-        msg = f"`--graph` is {args.graph!r}, which is {type(graph).__name__}; pass a compiled graph"
+        msg = f"`--graph` is {args.graph!r}, a {type(graph).__name__}; pass a compiled graph"
         raise ConfigurationError(msg)
     memory = check_memory(_import("memory", args.memory)) if args.memory else _make_memory()
     async with open_source(args, graph, runner_of(memory)) as source:
@@ -421,7 +421,7 @@ def _make_memory(**options: Any) -> ObservationalMemory:
     """Return a memory that asks no model, so that no model's package has to be installed."""
 
     def refuse(_: Any) -> Any:
-        msg = "the command asks no model"
+        msg = "the command calls no model"
         raise AssertionError(msg)
 
     return ObservationalMemory(RunnableLambda(refuse), **options)

@@ -1,6 +1,6 @@
-"""The inspector: pages of a LangGraph server or of FastAPI that show what an agent remembers.
+"""The inspector: pages for a LangGraph server or FastAPI that show what an agent remembers.
 
-They work without a script, which adds what is live.
+They work without JavaScript, which only adds live updates.
 """
 
 from __future__ import annotations
@@ -78,14 +78,14 @@ _LOCAL_HOST: Final = re.compile(
 """A `Host` by which a machine reaches itself. A foreign site may have pointed any other name at
 this machine, to read the pages from a browser that runs on it (DNS rebinding)."""
 _FOREIGN_HOST: Final = (
-    "These pages answer only under localhost. To serve them under another name, pass "
-    "`authorize=...`, which says who may see them, or `allowed_hosts=[...]` to `memory_app`."
+    "These pages are served only on localhost. To serve them under another name, pass "
+    "`authorize=...`, which decides who may see them, or `allowed_hosts=[...]` to `memory_app`."
 )
 _MAX_BODY: Final = 64 * 1024
 """Bytes of a form."""
 
 Authorize = Callable[[Request, str | None], bool | Awaitable[bool]]
-"""Given a request and the thread it is about, `None` for the list: whether it may be answered."""
+"""Takes a request and its thread (`None` for the list); returns whether to answer it."""
 Page = Callable[[Request], Awaitable[Response]]
 
 
@@ -104,21 +104,21 @@ def memory_app(
     For `"http": {"app": "./file.py:app"}` in a server's `langgraph.json`, and for
     `fastapi_app.mount("/", memory_app(...))`. The pages answer only under local names
     (`localhost`, `127.0.0.1`, `[::1]`) until `authorize` or `allowed_hosts` is given. They show
-    all threads that `authorize` does not refuse.
+    all threads that `authorize` allows.
 
     Args:
         memory: The agent's memory.
         graph: The agent's compiled graph, with a checkpointer, in this process.
-        client: A LangGraph server's asynchronous client; `None` without a graph: that of the server
-            in which the application runs.
-        edit: Whether the pages let a person change what is remembered. Forms are taken only from
-            these pages themselves, according to `Sec-Fetch-Site` or `Origin`.
+        client: A LangGraph server's asynchronous client; `None` without a graph: the client of the
+            server in which the application runs.
+        edit: Whether the pages let a person change what is remembered. Forms are accepted only
+            from these pages, as `Sec-Fetch-Site` or `Origin` shows.
         authorize: Whether a request may be answered, given the thread, or `None` for the list; sync
             or async. `None`: every request to an allowed host.
         allowed_hosts: The hosts under which the pages answer, such as `"memory.example.com"`, as
             Starlette's `TrustedHostMiddleware` takes them; `["*"]` for all. `None`: only local
-            names, and with `authorize` all hosts.
-        limit: How many threads a page of the list shows.
+            names, or all hosts with `authorize`.
+        limit: How many threads each page of the list shows.
 
     Raises:
         ConfigurationError: When `graph` and `client` are both given, the graph has no checkpointer,
@@ -152,7 +152,7 @@ def _choose_source(
     memory: ObservationalMemory, graph: Any, client: Any
 ) -> GraphSource | ServerSource:
     if graph is not None and client is not None:
-        msg = "`graph` and `client` are both given; pass the one whose threads are to be shown"
+        msg = "`graph` and `client` are both given; pass the one whose threads you want to see"
         raise ConfigurationError(msg)
     if graph is not None and not getattr(graph, "checkpointer", None):
         msg = "`graph` has no checkpointer, so there are no threads to show"
@@ -164,7 +164,7 @@ def _choose_source(
         try:
             from langgraph_sdk import get_client  # noqa: PLC0415 optional
         except ImportError as error:
-            msg = "pass `graph`, or install the package 'langgraph-sdk' to ask a server"
+            msg = "pass `graph`, or install the package 'langgraph-sdk' to reach a server"
             raise ConfigurationError(msg) from error
         client = get_client()
     return ServerSource(client, runner)
@@ -262,7 +262,7 @@ class _Pages:
         return RedirectResponse(place, 303, headers=_HEADERS)
 
     async def live(self, request: Request) -> Response:
-        """Answer with what is another text as soon as the thread goes on."""
+        """Answer with a text that changes once the thread goes on."""
         thread = request.path_params["thread"]
         if not await self._may(request, thread):
             return Response(status_code=403)
@@ -285,7 +285,7 @@ class _Pages:
 def _is_from_our_page(headers: Mapping[str, str]) -> bool:
     """Return whether a form was sent by a page of the same origin, and not by another site.
 
-    Browsers say so, and no page can change what they say. What says nothing is refused.
+    Browsers send this, and no page can change it. A request without it is refused.
     """
     site = headers.get("sec-fetch-site")
     if site is not None:
@@ -299,9 +299,9 @@ def _is_from_our_page(headers: Mapping[str, str]) -> bool:
 _PAGE: Final = 100
 """Messages on a page."""
 _LONG: Final = 600
-"""Characters of a message that are shown at once; the rest unfolds."""
+"""Characters of a message that are shown at first; the rest unfolds."""
 _UNSENT: Final = 1000
-"""Messages of a state among which those are looked for that the archive does not have yet."""
+"""How many of a state's messages are checked for ones not yet in the archive."""
 _ROLES: Final = {"human": "user", "ai": "assistant"}
 
 
@@ -311,8 +311,8 @@ def read_page(
     """Return what the page of a thread shows, by the names that its template uses.
 
     Args:
-        thread: The id that was authorized. Whoever writes a state chooses the id in its record.
-        states: The thread's history, if it is wanted.
+        thread: The id that was authorized; the id in a record is set by whoever wrote the state.
+        states: The thread's history, if requested.
     """
     view = build_view(runner, state, states, thread)
     record, messages = view.record, runner.conversation(state)
@@ -331,7 +331,7 @@ def read_page(
         **shown,
         "values": [*list_channels(step.settings, step.in_state.channels), *shown["values"]],
         "thread": thread,
-        # The nodes that the graph goes on with; none after its last run has ended.
+        # The nodes that the graph continues with; none after its last run has ended.
         "next": state.get("next") if isinstance(state, Mapping) else getattr(state, "next", ()),
         "ranges": ranges,
         "messages": read_messages(talk.read(start, stop), ranges, step),
@@ -354,7 +354,7 @@ class Conversation:
     def __init__(
         self, messages: Sequence[BaseMessage], archive: SQLAlchemyArchive | None, thread: str
     ) -> None:
-        """Find out how many there are."""
+        """Find out how many messages there are."""
         self._own = keyed_conversation(messages)
         self._archive, self._thread, self._kept = archive, thread, 0
         last = None if archive is None else archive.last_position(thread)
@@ -461,13 +461,13 @@ _STATIC: Final = {
 }
 """Type and content of each file that a page asks for, by its name."""
 _VERSION: Final = hashlib.sha256(b"".join(body for _, body in _STATIC.values())).hexdigest()[:12]
-"""Asked for with each file, which browsers then keep for good."""
+"""Requested with each file, which browsers then cache for good."""
 
 
 def _find_root(request: Request) -> str:
-    """Return the way from a page to where the application is, as its browser sees it.
+    """Return the path from a page to the application's root, as its browser sees it.
 
-    It is relative, so it leads there behind a proxy that takes a part of the path away.
+    It is relative, so it also works behind a proxy that strips part of the path.
     """
     path, root = request.scope["path"], str(request.scope.get("root_path", ""))
     raw = request.scope.get("raw_path") or quote(path).encode()
@@ -481,9 +481,9 @@ def _render(request: Request, template: str, status: int = 200, **values: Any) -
 
 
 def _telling(page: Page) -> Page:
-    """Return a page that says what is configured wrongly.
+    """Return a page that reports configuration errors.
 
-    A handler of the application would answer for a LangGraph server's own routes too, which are
+    A handler of the application would also answer for a LangGraph server's own routes, which are
     added to it.
     """
 
@@ -497,4 +497,4 @@ def _telling(page: Page) -> Page:
 
 
 def _refuse(request: Request, text: str, status: int) -> Response:
-    return _render(request, "refusal.html", status, title="That did not work", text=text)
+    return _render(request, "refusal.html", status, title="That didn't work", text=text)

@@ -2,7 +2,7 @@
 
     langgraph-om mcp --archive sqlite:///memory.db --resource ana
 
-starts one over stdio; `memory_server` makes one for an application of your own. It reads what an
+starts one over stdio; `memory_server` returns one for your own application. It reads what an
 `archive` keeps for one user, chosen by whoever starts or authorizes the server: no tool takes a
 user, and a request for another user's data is answered as if there were none.
 """
@@ -30,7 +30,7 @@ __all__ = ["memory_server"]
 logger = logging.getLogger("langgraph_om")
 
 _OUTSIDE: Final = "an MCP client"
-"""The thread that a caller is in: none that the archive has."""
+"""The thread of a caller: one that no archive has."""
 _INSTRUCTIONS: Final = (
     "Long-term memory of an agent's conversations with one user. Read the resource "
     "memory://observations first: it is what the agent remembers. `search` finds messages and "
@@ -42,8 +42,8 @@ _MOST_LOGS: Final = 20
 _T = TypeVar("_T")
 
 ResourceOfCaller = str | Callable[[], str]
-"""A user's id, or a function that is called for each request and returns it, for example from the
-access token that the SDK's `get_access_token()` returns."""
+"""A user's id, or a function that returns it for each request, for example from the access token
+that the SDK's `get_access_token()` returns."""
 
 # Arguments as a client's model reads them.
 _Text = Annotated[str, Field(description="Such as: User lives in Ghent.")]
@@ -72,22 +72,22 @@ def memory_server(
 ) -> Any:
     """Return a server of the Model Context Protocol over one user's memory.
 
-    Run it by `server.run()` over stdio, or mount `server.streamable_http_app()` into an application
-    of your own, as the `mcp` package describes.
+    Run it over stdio with `server.run()`, or mount `server.streamable_http_app()` into your own
+    application, as the `mcp` package describes.
 
     Args:
         memory: A memory with an `archive` and `retrieval={"scope": "resource"}`.
-        resource_id: The user or entity: an id, or a function that returns the id for the request
-            at hand, and checks who asks.
-        allow_writes: Whether callers may also add to what is known of the user and forget some of
-            it (`remember`, `forget`), which needs `scope="resource"`.
-        store: The LangGraph store to search in, with `retrieval={"vector": True}`.
+        resource_id: The user or entity: an id, or a function that returns the id for the current
+            request and checks who is asking.
+        allow_writes: Whether callers may also add and remove observations about the user
+            (`remember`, `forget`), which needs `scope="resource"`.
+        store: The LangGraph store to search, with `retrieval={"vector": True}`.
         name: The server's name.
         settings: Passed to the server's class, such as `auth` and `token_verifier`.
 
     Raises:
         ConfigurationError: When the memory has no archive or no `recall` over all threads of a
-            resource, `resource_id` is blank, or the threads do not share what they know.
+            resource, `resource_id` is blank, or the threads do not share a log.
         ImportError: When the package `mcp` is not installed.
     """
     server_class, refusal = _find_server_class()
@@ -112,9 +112,9 @@ def memory_server(
 
 
 def _find_server_class() -> tuple[Any, type[Exception]]:
-    """Return the class of servers, and that of errors whose words a client is told.
+    """Return the server class, and the class of errors whose text reaches a client.
 
-    The second version of the `mcp` package renamed the first, and tells of no other error.
+    The second version of the `mcp` package renamed the first, and hides all other errors.
     """
     for module, name in (
         ("mcp.server.mcpserver", "MCPServer"),
@@ -148,7 +148,7 @@ class _Doors:
         recall = self._runner.settings.parts.recall
         if memory.archive is None or recall is None or recall.config.scope != "resource":
             msg = (
-                "`memory` reads only the thread that it is in; for a server pass one with "
+                "`memory` reads only its current thread; for a server, pass one with "
                 'archive="sqlite:///memory.db" and retrieval={"scope": "resource"}'
             )
             raise ConfigurationError(msg)
@@ -163,8 +163,8 @@ class _Doors:
         resource = self._resource
         if callable(resource) or self._archive.load_record(resource)[0] is None:
             msg = (
-                "the user's threads do not share what they know, so no change would reach them; "
-                'leave `allow_writes` (`--write`) out, or serve a memory with scope="resource"'
+                "the user's threads do not share a log, so no change would reach them; "
+                'omit `allow_writes` (`--write`), or serve a memory with scope="resource"'
             )
             raise ConfigurationError(msg)
 

@@ -1,4 +1,4 @@
-"""Words and plain values that people read of a memory, and the renderer of all HTML."""
+"""Texts and plain values that people read about a memory, and the renderer of all HTML."""
 
 from __future__ import annotations
 
@@ -93,14 +93,14 @@ def list_meters(status: StatusData) -> list[Meter]:
 
 
 _SOURCES: Final = {
-    "option": "by `max_input_tokens`",
-    "profile": "by its profile",
-    "refused": "by a prompt that its provider refused",
+    "option": "set by `max_input_tokens`",
+    "profile": "from its profile",
+    "refused": "learned from a prompt that its provider rejected",
 }
 
 
 def describe_actor_window(status: StatusData) -> str:
-    """Return how long a prompt the Actor's model can read; empty if nobody knows."""
+    """Return how long a prompt the Actor's model can read; empty if it is unknown."""
     window = status.get("actorWindow")
     if window is None:
         return ""
@@ -122,7 +122,7 @@ def describe_sizes(conversation: int, shown: int) -> str:
 
 
 def list_background(record: MemoryRecord, status: StatusData, *, is_closed: bool) -> list[str]:
-    """Return sentences on what was done in the background, and on what is at work there."""
+    """Return sentences on finished and running background work."""
     found: list[str] = []
     chunks = status["windows"]["buffered"]["observations"]
     if chunks["chunks"]:
@@ -130,21 +130,21 @@ def list_background(record: MemoryRecord, status: StatusData, *, is_closed: bool
         read, written = chunks["messageTokens"], count(chunks["observationTokens"], "token")
         found.append(
             f"{count(chunks['chunks'], 'chunk')}: {count(read, 'token')} of messages were observed "
-            f"ahead of time, in {written}. They replace their messages when "
+            f"in advance, as {written}. They replace their messages when "
             f"{count(threshold, 'token')} are unobserved."
         )
     ahead = record["reflection"]
     if ahead:
         found.append(
             f"A reflection: {count(ahead['input_tokens'], 'token')} of observations were condensed "
-            f"ahead of time to {ahead['tokens']:,}. It replaces them when they reach their "
+            f"in advance to {ahead['tokens']:,}. It replaces them when they reach their "
             f"threshold."
         )
     if record["pending"]:
         working = [OPERATIONS[name] for name in record["pending"]]
-        found.append(f"At work in the background: {' and '.join(working)}.")
+        found.append(f"Running in the background: {' and '.join(working)}.")
     if is_closed:
-        found.append("The memory is closed, so nothing more is done in the background.")
+        found.append("The memory is closed, so no more background work is done.")
     return found
 
 
@@ -152,7 +152,7 @@ def list_background(record: MemoryRecord, status: StatusData, *, is_closed: bool
 
 
 def list_trouble(record: MemoryRecord) -> Iterator[tuple[str, str]]:
-    """Yield what somebody should know who looks at a memory, each with one word for programs."""
+    """Yield problems to report about a memory, each with one word for programs."""
     trip = record.get("tripwire")
     if trip:
         yield "tripwire", f"The last turn ended without an answer: {trip['reason']}"
@@ -172,7 +172,7 @@ def list_trouble(record: MemoryRecord) -> Iterator[tuple[str, str]]:
     overlooked = observed.get("overlooked", 0) if observed is not None else 0
     if overlooked:
         were = "was" if overlooked == 1 else "were"
-        among = f"{count(overlooked, 'message')} among observed ones"
+        among = f"{count(overlooked, 'message')} among the observed ones"
         yield "overlooked", f"{among} {were} not read"
     head = record.get("head")
     messages, observations = head.get("left_out", [0, 0]) if head else [0, 0]
@@ -207,14 +207,14 @@ def list_usage(record: MemoryRecord) -> list[tuple[str, int, int, int]]:
 
 
 def diff_logs(before: MemoryRecord, after: MemoryRecord) -> list[str]:
-    """Return the lines that differ, each behind ` `, `-` or `+`; `@@` where some are left out."""
+    """Return the lines that differ, each after ` `, `-` or `+`; `@@` where some are left out."""
     old, new = (write_log(record["log"]).split("\n") for record in (before, after))
     lines = [*unified_diff(old, new, lineterm="", n=1)][2:]
     return ["@@" if line.startswith("@@") else line for line in lines]
 
 
 _BY_PERSON: Final = re.compile(r" \((?P<said>[a-z]+ by a person)\)$")
-"""How the first line of an observation ends that a person wrote."""
+"""The end of the first line of an observation that a person wrote."""
 
 
 def write_words(line: str) -> str:
@@ -223,7 +223,7 @@ def write_words(line: str) -> str:
 
 
 def list_values(record: MemoryRecord) -> list[tuple[str, str]]:
-    """Return the name and text of each value beside the log that has one."""
+    """Return the name and text of each value kept beside the log."""
     found: list[tuple[str, str]] = []
     for name, kept in record.get("extracted", {}).items():
         value = kept["value"]
@@ -282,7 +282,7 @@ def _write_changed(group: Group | None) -> str:
 
 
 def write_title(record: MemoryRecord) -> str:
-    """Return what a memory is of: the thread's title or id, or the user."""
+    """Return the title of a memory: the thread's title or id, or the user."""
     named = find_label(record) or record["thread_id"] or record["resource_id"]
     return f"Memory of {show_key(named) if named else 'a thread'}"
 
@@ -310,7 +310,7 @@ class Day:
 
     heading: str
     groups: list[tuple[Group, list[LogItem], bool]] = field(default_factory=list)
-    """Observations by group, and whether no earlier heading has any of the group."""
+    """Observations by group, and whether this is the group's first heading."""
 
     @property
     def title(self) -> str:
@@ -320,7 +320,7 @@ class Day:
 
 
 def split_days(groups: Sequence[Group]) -> list[Day]:
-    """Return a log by its headings; groups that go on with a day stand below the same one."""
+    """Return a log by its headings; groups that continue a day stay below the same one."""
     days: list[Day] = []
     seen: set[str] = set()
     for item in list_items(groups):
@@ -336,7 +336,7 @@ def split_days(groups: Sequence[Group]) -> list[Day]:
 
 
 _MARKS: Final = {
-    "🔴": ("red", "a fact, a decision, or what matters"),
+    "🔴": ("red", "a fact, a decision, or something important"),
     "🟡": ("amber", "a question or a request"),
     "🟢": ("green", "minor"),
     "✅": ("done", "done"),

@@ -1,4 +1,4 @@
-"""Places that have memories, for the command line and the inspector: opened, read and changed.
+"""Sources of memories, for the command line and the inspector: opened, read and changed.
 
 A graph with a checkpointer, a LangGraph server, or an archive.
 """
@@ -47,14 +47,14 @@ from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.tools.shown import list_usage
 
 LISTED: Final = 200
-"""Threads that are listed at most if there is no archive, which alone can page through all."""
+"""How many threads are listed without an archive; only an archive can page through all."""
 _PAGE, _PAGES = 200, 50
-"""Checkpoints that are read at once, and so often at most, to find the newest threads."""
+"""Checkpoints read at once to find the newest threads, and the most such reads."""
 _UNKNOWN: Final = (400, 404, 422)
-"""A server's answers about a thread that it does not have, or whose id it cannot have."""
+"""A server's answers for a thread that it does not have, or whose id is invalid."""
 
 HISTORY: Final = 10
-"""Generations of a log of which the past is shown."""
+"""How many generations of a log a history shows."""
 
 Change = Callable[[Any], Update]
 """Builds an update of `om` for a state."""
@@ -76,7 +76,7 @@ class Thread:
     """What memory's models read."""
     tokens_out: int = 0
     mark: str = ""
-    """Its place in the list, behind which the next page begins."""
+    """Its place in the list, after which the next page begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +84,10 @@ class Wanted:
     """Which threads a list shows."""
 
     text: str = ""
-    """In the title, the id or the user, in any case."""
+    """In the title, the id or the user, ignoring case."""
     user: str = ""
     behind: str = ""
-    """The mark of the thread behind which the list begins; empty for its beginning."""
+    """The mark of the thread after which the list begins; empty for its beginning."""
 
     def fits(self, thread: Thread) -> bool:
         """Return whether a thread is one of them."""
@@ -99,7 +99,7 @@ class GraphSource:
     """The threads of a compiled graph with a checkpointer."""
 
     def __init__(self, graph: Any, runner: StepRunner, wait: float = 5.0) -> None:
-        """Read a graph; a change waits so many seconds for a run of its thread."""
+        """Read a graph; a change waits up to `wait` seconds for a run of its thread."""
         self._graph, self._runner, self._wait = graph, runner, wait
 
     async def threads(self, wanted: Wanted) -> AsyncGenerator[Thread]:
@@ -119,7 +119,7 @@ class GraphSource:
         return found if found.created_at else None
 
     async def version(self, thread: str) -> str | None:
-        """Return another text as soon as a thread goes on; `None` if there is no such thread."""
+        """Return a text that changes once a thread goes on; `None` if there is no such thread."""
         found = await run_in_thread(self._graph.checkpointer.get_tuple, config_of(thread))
         return None if found is None else str(found.config["configurable"]["checkpoint_id"])
 
@@ -171,7 +171,7 @@ class ServerSource:
         if getattr(getattr(transport, "_transport", None), "app", self) is None:
             msg = (
                 "there is no LangGraph server in this process; pass `graph=...`, the agent's "
-                "compiled graph with its checkpointer, or `client=...`, a server's async client"
+                "compiled graph with a checkpointer, or `client=...`, a server's async client"
             )
             raise ConfigurationError(msg)
         return self._client.threads
@@ -206,7 +206,7 @@ class ServerSource:
         return await self._ask(self._threads.get_state(thread))
 
     async def version(self, thread: str) -> str | None:
-        """Return another text as soon as a thread goes on; `None` if there is no such thread."""
+        """Return a text that changes once a thread goes on; `None` if there is no such thread."""
         wanted = ["thread_id", "updated_at", "status"]
         found = await self._ask(self._threads.search(ids=[thread], select=wanted))
         return next((str(own) for own in found or () if own["thread_id"] == thread), None)
@@ -231,7 +231,7 @@ class ServerSource:
 
 # --- The memory in an archive --------------------------------------------------------------------
 
-_NO_RESOURCE: Final = "name a memory: add --resource ID, or --thread ID"
+_NO_RESOURCE: Final = "name a user or a thread: add --resource ID or --thread ID"
 _GROUP: Final[Mapping[str, Any]] = {
     "kind": "observation",
     "ranges": [],
@@ -267,8 +267,8 @@ class ArchiveSource:
             log = self.read_log()
             if log is None:
                 msg = (
-                    f"the threads of {self.resource!r} do not share what they know; pass "
-                    f"--thread ID to read the observations of one thread"
+                    f"the threads of {self.resource!r} do not share a log; pass --thread ID "
+                    f"to read the observations of one thread"
                 )
                 raise SourceError(msg)
             return {"om": log, "messages": []}
@@ -310,21 +310,21 @@ class ArchiveSource:
         """Write an update of `om`, and return the id of the act."""
         if thread:
             msg = (
-                "an archive keeps a thread's past observations, not its memory; name the "
-                "checkpointer, or `--resource ID`"
+                "an archive keeps a thread's past observations, not its memory; pass its "
+                "`--checkpointer`, or `--resource ID`"
             )
             raise SourceError(msg)
         return await run_in_thread(self.change_log, build)
 
     def change_log(self, build: Change) -> str:
-        """Do what a person wants to items of the user, whichever thread has them."""
+        """Apply a person's change to a user's observations, whichever thread has them."""
         if not self.resource:
             raise SourceError(_NO_RESOURCE)
         self.read("")  # refuses changes that no thread would look for
         record = to_record(list_actable(self.archive, self.resource), self.resource)
         update = build({"om": record, "messages": []})
         if any(event["type"] != "steered" for event in update):
-            msg = "this changes one thread; name its checkpointer or server, and add `--thread ID`"
+            msg = "this changes one thread; pass its checkpointer or server, and add `--thread ID`"
             raise SourceError(msg)
         act_on_items(self.archive, self.resource, cast("list[Steered]", update), datetime.now(UTC))
         return str(update[0]["id"])

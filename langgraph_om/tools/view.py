@@ -1,7 +1,7 @@
-"""What memory was and is: earlier generations, the log as of a time, and a readable summary.
+"""Memory now and earlier: generations, the log as of a time, and a readable summary.
 
-In thread scope the past is in the thread's checkpoints, which a caller passes as LangGraph's
-`graph.get_state_history(config)`. In resource scope it is in the archive.
+In thread scope, the past is in the thread's checkpoints, which a caller passes as LangGraph's
+`graph.get_state_history(config)`. In resource scope, it is in the archive.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def read_history(source: Any, limit: int) -> list[MemoryRecord]:
             break  # nothing older has memory either
         if record["generation"] not in found:
             if len(found) == limit:
-                break  # no more are read than are needed
+                break  # read no more than needed
             found[record["generation"]] = record
     return list(found.values())
 
@@ -81,13 +81,13 @@ def _read_records(source: Any) -> Iterator[tuple[datetime | None, MemoryRecord]]
     for state in [source] if is_state else source:
         is_mapping = isinstance(state, Mapping)
         told = state.get("created_at") if is_mapping else getattr(state, "created_at", None)
-        created = None if is_state else told  # nobody knows when bare values were saved
+        created = None if is_state else told  # the time of bare values is unknown
         at = datetime.fromisoformat(created) if isinstance(created, str) else None
         yield at, complete_record(read_stored_record(values_of(state, "messages")))
 
 
 def read_generations(runner: StepRunner, states: Any, limit: int) -> list[MemoryRecord]:
-    """Return the last record of each generation: of states, or of a resource's log by its id."""
+    """Return the last record of each generation, from states or from a resource's log."""
     check_count("limit", limit)
     sharing, archive = runner.settings.parts.sharing, runner.archive
     if isinstance(states, str) and sharing is not None and archive is not None:
@@ -96,7 +96,7 @@ def read_generations(runner: StepRunner, states: Any, limit: int) -> list[Memory
 
 
 def read_log_as_of(runner: StepRunner, states: Any, moment: datetime) -> str:
-    """Return the observation log as it was at a time: of states, or of a resource by its id."""
+    """Return the observation log as it was at a time, from states or a resource's log."""
     sharing, archive = runner.settings.parts.sharing, runner.archive
     if isinstance(states, str) and sharing is not None and archive is not None:
         records = sharing.read_history(archive, states, 1, moment)
@@ -107,7 +107,7 @@ def read_log_as_of(runner: StepRunner, states: Any, moment: datetime) -> str:
 
 
 def restore(runner: StepRunner, resource_id: str, generation: int) -> MemoryRecord:
-    """Put an earlier generation of a resource's log in force again."""
+    """Restore an earlier generation of a resource's log."""
     sharing, archive = runner.settings.parts.sharing, runner.archive
     if sharing is None or archive is None:
         msg = (
@@ -127,20 +127,20 @@ _BAR_WIDTH = 24
 class MemoryView:
     """A readable summary of a thread's memory.
 
-    `str(view)` is plain text, a notebook shows it as HTML, and `to_html` writes that as a page.
+    `str(view)` is plain text, a notebook shows it as HTML, and `to_html` writes it as a page.
     """
 
     record: MemoryRecord
     status: Mapping[str, Any]
     """The `data` of `data-om-status`."""
     conversation_tokens: int
-    """Tokens of the whole conversation, including what `evict` removed from it."""
+    """Tokens of the whole conversation, including evicted messages."""
     prompt_tokens: int
-    """Tokens of observations and unobserved messages, which is what the Actor is sent of it."""
+    """Tokens of observations and unobserved messages: what the Actor is sent instead."""
     is_closed: bool = False
-    """Whether the memory was closed, so that nothing is buffered any more."""
+    """Whether the memory was closed, so that no background work starts."""
     history: Sequence[MemoryRecord] = ()
-    """The last record of each generation, newest first, if they were asked for."""
+    """The last record of each generation, newest first, if requested."""
 
     @property
     def compression_ratio(self) -> float:
@@ -176,13 +176,13 @@ class MemoryView:
         return str(self)
 
     def to_html(self, path: str | PathLike[str] | None = None) -> str:
-        """Return the summary as a page of HTML, which needs no script and no other file.
+        """Return the summary as a self-contained HTML page without scripts.
 
-        All text of the conversation is escaped. Without the package jinja2, which comes with
-        `langgraph-om[web]`, the page has the plain text.
+        All conversation text is escaped. Without the package jinja2, which comes with
+        `langgraph-om[web]`, the page holds the plain text.
 
         Args:
-            path: A file to write the page to as well; an existing one is replaced.
+            path: A file to also write the page to; an existing one is replaced.
         """
         page = self._render("page.html") or (
             f"<!doctype html>\n<meta charset=utf-8>\n<title>Memory</title>\n"
@@ -203,7 +203,7 @@ class MemoryView:
 
 
 def describe_view(view: MemoryView) -> dict[str, Any]:
-    """Return what all pages show of a memory, by the names that the templates use."""
+    """Return what all pages show of a memory, by the templates' names."""
     record, status = view.record, cast("StatusData", view.status)
     waiting = [group for chunk in record["chunks"] for group in chunk["groups"]]
     return {
@@ -231,7 +231,7 @@ def _write_meter(meter: Meter) -> str:
 
 
 def _write_standing(record: MemoryRecord) -> list[str]:
-    """Return lines with the standing instructions; none without any."""
+    """Return lines with the standing instructions, if there are any."""
     lines = []
     for item in list_items(select_standing(record["log"])):
         day = f"{item.day.isoformat()} " if item.day is not None else ""
@@ -248,7 +248,7 @@ def build_view(
 
     Args:
         states: As for `read_generations`, to show what each generation changed.
-        thread_id: The thread's id, which the record of one that never ran lacks.
+        thread_id: The thread's id; the record of a thread that never ran lacks it.
     """
     check_record(runner.record(state))
     record, status, window_tokens = _look(runner, state)
@@ -270,7 +270,7 @@ def read_status(runner: StepRunner, state: Any) -> dict[str, Any]:
 
 
 def _look(runner: StepRunner, state: Any) -> tuple[MemoryRecord, StatusData, int]:
-    """Return a state's record as it is by now, its status, and tokens of unobserved messages."""
+    """Return a state's current record, its status, and the tokens of unobserved messages."""
     messages = runner.conversation(state)
     record = runner.take_in(runner.record(state), messages)
     settings, actor = runner.actor.read_window(record)

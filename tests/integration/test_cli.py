@@ -203,7 +203,7 @@ def test_the_doctor_says_what_the_agents_model_reads(
     where = store(tmp_path / "learned.db", {**RECORD, "windows": windows})
     main(["doctor", *where])
     said = capsys.readouterr().out
-    assert "reads: 8,192 tokens, by a prompt that its provider refused; all limits" in said
+    assert "8,192 tokens, learned from a prompt that its provider rejected; all limits" in said
     main(["doctor", *where, "--json"])
     found = json.loads(capsys.readouterr().out)["actorWindow"]
     assert (found["tokens"], found["source"]) == (8192, "refused")

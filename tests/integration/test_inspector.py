@@ -450,17 +450,17 @@ async def test_work_in_the_background_is_shown_while_it_goes_on_and_ready_once_i
     async def shown() -> tuple[str, str, str]:
         async with client(memory_app(memory, graph=agent)) as page:
             text = Tags((await page.get("/memory/t")).text).text
-        said = re.search(r"At work in the background: [\w ]+", text)
+        said = re.search(r"Running in the background: [\w ]+", text)
         status = (await thread.astatus())["windows"]["buffered"]["observations"]["status"]
         return said[0] if said else "", status, str(await thread.aview())
 
     at_work, status, view = await shown()
-    assert (at_work, status) == ("At work in the background: observing messages", "running")
-    assert "At work in the background: observing messages" in view
+    assert (at_work, status) == ("Running in the background: observing messages", "running")
+    assert "Running in the background: observing messages" in view
     let_go.set()
     assert await memory.aflush(60)
     at_work, status, view = await shown()
     assert (at_work, status) == ("", "complete")
-    assert "At work" not in view
+    assert "Running" not in view
     assert "1 chunk: " in view
     assert values(agent, config)["om"]["pending"]  # nobody has written anything

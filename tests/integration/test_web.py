@@ -89,7 +89,7 @@ async def test_a_list_that_is_cut_says_so(agent: Agent, monkeypatch: pytest.Monk
     async with client(memory_app(agent.memory, graph=agent.graph)) as web:
         page = (await web.get("/memory")).text
     assert re.findall(r'href="memory/([^"]+)"', page) == ["newer"]
-    assert "At most the newest" in page
+    assert "Only the newest" in page
 
 
 async def test_what_is_forgotten_on_a_page_is_gone_from_the_archive_at_once(

@@ -258,7 +258,7 @@ def test_values_stand_below_the_log() -> None:
     text = text_of(page_of(own))
     assert text.index("Tea") < text.rindex("Trip") < text.index('"to": "Oslo <b>"')
     assert "`age`: no Number" in text
-    assert "Beside the observations" not in Reader(page_of(record())).text
+    assert "Values beside the observations" not in Reader(page_of(record())).text
     assert "Oslo <b>" in str(PERSON.view({"om": own, "messages": []}))
 
 

@@ -213,6 +213,6 @@ async def test_without_a_shared_log_the_threads_are_told_and_writes_refused(url:
     server = memory_server(agent.memory, resource_id="ana")
     (read,) = await server.read_resource("memory://observations")
     assert "# ana-1" in read.content
-    with pytest.raises(ConfigurationError, match="leave `allow_writes`"):
+    with pytest.raises(ConfigurationError, match="omit `allow_writes`"):
         memory_server(agent.memory, resource_id="ana", allow_writes=True)
     agent.memory.close()
