@@ -130,8 +130,8 @@ class MemoryOptions(Group):
     they may take 1.2 times as many, never more. Both thresholds follow from it; if you set one of
     them, the other gets the rest. A fraction has no effect until the context window is known."""
     share_token_budget: bool | None = None
-    """Lets recent messages use room that observations leave free, and vice versa; `None` does so if
-    you set `token_budget` and neither threshold."""
+    """Lets recent messages use tokens that observations leave free, and vice versa; `None` does so
+    if you set `token_budget` and neither threshold."""
     observation: Annotated[
         InstanceOf[ObservationConfig] | Mapping[str, Any] | Off | None,
         Hint("an ObservationConfig, a mapping with its keys, or False"),
@@ -265,8 +265,8 @@ class MemoryOptions(Group):
     The title is renewed when the Observer suggests another. `set_title` sets one that memory never
     changes."""
     scope: Scope = "thread"
-    """What the agent is shown: its own thread (`"thread"`), or also what is known from the user's
-    other threads, and their most recent messages (`"resource"`, which needs an `archive`)."""
+    """What the agent is shown: its own thread (`"thread"`), or also the observations and most
+    recent messages of the user's other threads (`"resource"`, which needs an `archive`)."""
 
     if not TYPE_CHECKING:  # type checkers and editors are to see the options
 

@@ -321,12 +321,12 @@ class ObservationConfig(Group):
         Hint("a fraction in (0, 1), a number of tokens below `message_tokens`, or False"),
     ] = 0.2
     """How often the Observer works ahead in the background: a number of new tokens, or a fraction
-    of `message_tokens`; `False` turns background work off, also for the Reflector."""
+    of `message_tokens`; `False` turns background work off, including the Reflector's."""
     buffer_activation: Annotated[
         int | float,
         Hint("a ratio in (0, 1] to remove, or a number of tokens to keep, 1000 or more"),
     ] = 0.8
-    """How much of the recent messages is replaced by observations at the threshold: a ratio, or the
+    """How much of the recent messages observations replace at the threshold: a ratio, or the
     number of tokens to keep (1,000 or more)."""
     block_after: Annotated[
         int | float | None,
@@ -345,7 +345,7 @@ class ObservationConfig(Group):
         Annotated[int | float, Field(gt=0)] | Literal["auto"] | None,
         Hint("a number of seconds above 0, 'auto' for the provider's cache, or None"),
     ] = None
-    """The length of a pause, in seconds, after which the next turn uses prepared observations
+    """The pause, in seconds or `"auto"`, after which the next turn uses prepared observations
     before the threshold is reached. The provider's cache of the prompt is gone by then, so the
     change costs nothing. `"auto"`: as long as the last provider's cache keeps a prompt.
     Observations are also used as soon as another provider answers. `None`: only at the
