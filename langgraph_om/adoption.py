@@ -1,4 +1,4 @@
-"""Observe what a thread has, outside of its turns: before the first one, or when a session ends."""
+"""Observe a thread outside of its turns: before the first one, or when a session ends."""
 
 from __future__ import annotations
 
@@ -27,45 +27,45 @@ from langgraph_om.runtime.runner import StepRunner
 from langgraph_om.runtime.turn import FINISH, Outcome, StepResult, conclude
 
 MOST_RUNS: Final = 1000
-"""How many runs of a thread are asked when they began; older messages stay without a time."""
+"""How many runs of a thread are checked for their start; older messages stay without a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdoptProgress:
-    """How far the adoption of a thread is."""
+    """The progress of adopting a thread."""
 
     observed_tokens: int
-    """Of messages, by this adoption."""
+    """Tokens of the messages observed so far."""
     total_tokens: int
-    """Of all messages that were unobserved when it began; the newest of them stay so."""
+    """Tokens of all messages that were unobserved at the start; the newest stay unobserved."""
     log_tokens: int
-    """Of the observations so far."""
+    """Tokens of the observations so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdoptReport:
-    """What it came to when a thread was adopted, or observed at the end of a session."""
+    """The result of `adopt`, `observe` or `reflect`."""
 
     thread_id: str
     messages: int
-    """How many the thread has."""
+    """How many messages the thread has."""
     observed_tokens: int
-    """Of the messages that were observed by this call; 0 for those that had been, ahead of need."""
+    """Tokens of the messages that this call observed, without those observed in advance."""
     remaining_tokens: int
-    """Of the messages that stay unobserved, to be shown to the agent as they are."""
+    """Tokens of the messages that stay unobserved, to be shown to the agent as they are."""
     log_tokens: int
-    """Of all observations."""
+    """Tokens of all observations."""
     calls: int
-    """How often a model was asked."""
+    """How often a model was called."""
     error: str | None
-    """Why it ended before the end; what was observed until then is kept, and calling it again goes
-    on from there."""
+    """Why it stopped early; what was observed until then is kept, and calling it again continues
+    from there."""
     record: MemoryRecord = field(repr=False)
     """What is remembered now."""
 
 
 Progress = Callable[[AdoptProgress], Any]
-"""Told of each batch that was observed."""
+"""Called after each observed batch."""
 
 
 @dataclass
@@ -125,7 +125,7 @@ class Adoption:
         return decide(outcome.record, outcome.messages, seen)
 
     def _tell(self, events: Sequence[Event], record: MemoryRecord) -> None:
-        """Tell of what was observed."""
+        """Report what was observed."""
         for event in events:
             if event["type"] == "observation-end" and event["operation"] == "observation":
                 self._observed += event["tokens"]
@@ -133,7 +133,7 @@ class Adoption:
                     self.progress(AdoptProgress(self._observed, self._total, log_tokens(record)))
 
     def report(self, outcome: Outcome) -> AdoptReport:
-        """Say what it came to."""
+        """Return the result."""
         record = outcome.record
         window = open_window(record, outcome.messages, self.runner.settings.counter)
         return AdoptReport(

@@ -233,14 +233,14 @@ def _list_archived(runner: StepRunner, resource_id: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class PruneReport:
-    """What was older than is kept, and is deleted; with `dry_run`, what would be."""
+    """What `prune` deleted; with `dry_run`, what it would delete."""
 
     threads: list[str]
-    """Ids of the threads that nobody wrote to for so long."""
+    """Ids of the deleted threads."""
     messages: int
     """How many old messages of other threads."""
     observations: int
-    """How many groups of observations of these."""
+    """How many groups of observations from these."""
 
 
 def prune(

@@ -8,11 +8,11 @@ class ObservationalMemoryError(Exception):
 
 
 class ArchiveError(ObservationalMemoryError):
-    """The archive's storage failed: locked, full, unreachable; the cause is its own error."""
+    """The archive's storage failed (locked, full or unreachable); its own error is the cause."""
 
 
 class ArchiveLacksError(ArchiveError):
-    """The archive lacks what its writer says it has: the thread was deleted, or it was swapped."""
+    """The archive lacks what its writer expects: the thread was deleted, or it was replaced."""
 
     def __init__(self, thread_id: str) -> None:
         super().__init__(
@@ -36,9 +36,9 @@ class ObserverError(ObservationalMemoryError):
     """The Observer or Reflector gave no usable answer: it failed, timed out or was unreadable."""
 
     observations: str = ""
-    """What could be read of the answer all the same, for display."""
+    """The part of the answer that could be read, for display."""
     room: int = 0
-    """How many tokens a question may have that is asked instead; 0: a shorter one does not help."""
+    """The most tokens for a shorter question; 0: a shorter one does not help."""
 
 
 class SourceError(ObservationalMemoryError):

@@ -24,8 +24,8 @@ from langgraph_om.tools.view import MemoryView, build_view, read_history, read_s
 class Updates:
     """A person's changes as updates of `om`; nothing is written here.
 
-    For `graph.update_state(config, {"om": ...})`, what a node returns, or a tool's
-    `Command(update=...)`. The methods of `memory.of(graph, config)` write them.
+    Pass them to `graph.update_state(config, {"om": ...})`, or return them from a node, or in a
+    tool's `Command(update=...)`. The methods of `memory.of(graph, config)` write them.
     """
 
     def __init__(self, runner: StepRunner) -> None:
@@ -34,11 +34,11 @@ class Updates:
     def remember(self, text: str, *, date: date | str | None = None, state: Any = None) -> Update:
         """Return the update of `om` that adds what a person wants to be remembered.
 
-        The log says that a person noted it, and no reflection changes it.
+        The log says that a person added it, and no reflection changes it.
 
         Args:
             text: What to remember, such as `"User lives in Ghent"`.
-            date: The day it is about: a date, or its ISO text. `None`: today.
+            date: The day it refers to: a date, or its ISO text. `None`: today.
             state: The thread's state, so that today is in its user's zone.
 
         Raises:
@@ -48,25 +48,25 @@ class Updates:
         return steering.remember(self._runner, text, date, state)
 
     def forget(self, item: str, *, state: Any = None) -> Update:
-        """Return the update of `om` that removes an item from the log.
+        """Return the update of `om` that removes an observation from the log.
 
         Its messages and earlier checkpoints stay.
 
         Args:
-            item: The item's id, as `view` shows it, or words from it, ignoring case.
-            state: As for `llm_input_messages`. With one, the item is looked up in it at once, and
-                an `ItemError` is raised here; else when the update is written, which in a tool
-                would end the run.
+            item: The observation's id, as `view` shows it, or words from it, ignoring case.
+            state: As for `llm_input_messages`. With one, the observation is looked up at once, and
+                an `ItemError` is raised here; without one, when the update is written, which would
+                end a tool's run.
 
         Raises:
             ConfigurationError: When `item` is blank.
-            ItemError: When the state's log has no such item, or several; the message lists
+            ItemError: When the state's log has no such observation, or several; the message lists
                 candidates.
         """
         return steering.change(self._runner, "forget", item, state)
 
     def correct(self, item: str, text: str, *, state: Any = None) -> Update:
-        """Return the update of `om` that replaces the text of an item.
+        """Return the update of `om` that replaces the text of an observation.
 
         The log says that a person corrected it, and no reflection changes it.
 
@@ -82,7 +82,7 @@ class Updates:
         return steering.change(self._runner, "correct", item, state, text)
 
     def pin(self, item: str, *, state: Any = None) -> Update:
-        """Return the update of `om` that protects an item from reflections.
+        """Return the update of `om` that protects an observation from reflections.
 
         Args:
             item: As for `forget`.
@@ -95,7 +95,7 @@ class Updates:
         return steering.change(self._runner, "pin", item, state)
 
     def unpin(self, item: str, *, state: Any = None) -> Update:
-        """Return the update of `om` that lets reflections change an item again.
+        """Return the update of `om` that lets reflections change an observation again.
 
         Args:
             item: As for `forget`; one that a person pinned or wrote.
@@ -103,22 +103,21 @@ class Updates:
 
         Raises:
             ConfigurationError: When `item` is blank.
-            ItemError: As `forget` does; when the update is written, also if the item is not
-                pinned.
+            ItemError: As `forget` does; when the update is written, also if it is not pinned.
         """
         return steering.change(self._runner, "unpin", item, state)
 
     def undo(self, act: str | None = None) -> Update:
-        """Return the update of `om` that takes back what a person did to the log.
+        """Return the update of `om` that undoes a person's change to the log.
 
         Args:
             act: The `id` of an update of `remember`, `forget`, `correct`, `pin`, `unpin` or `undo`,
-                as `om["steered"]` and `view` show it. `None`: the newest one that is not undone.
+                as `om["steered"]` and `view` show it. `None`: the newest one not yet undone.
         """
         return steering.undo(self._runner, act)
 
     def pin_message(self, message_id: str, *, state: Any) -> Update:
-        """Return the update of `om` that keeps a message in the Actor's sight, word for word.
+        """Return the update of `om` that keeps a message visible to the Actor, word for word.
 
         Args:
             message_id: The id of a message of the conversation.
@@ -161,9 +160,9 @@ class Updates:
 class ThreadMemory:
     """The memory of one thread: `memory.of(graph, config)`.
 
-    Each method reads or writes the thread as it is then, and has a coroutine function of the same
-    name with an `a` before it: `await thread.aremember(...)`. Those that change memory return the
-    id of the act, and raise `ThreadBusyError` if a run under way would overwrite it.
+    Each method reads or writes the thread's current state, and has an async version with an `a`
+    before its name: `await thread.aremember(...)`. Those that change memory return the id of the
+    act, and raise `ThreadBusyError` if a run under way would overwrite it.
     """
 
     def __init__(
@@ -186,7 +185,7 @@ class ThreadMemory:
 
     @waited
     def view(self, *, history: bool = False) -> Requests[MemoryView]:
-        """Return a readable summary; asks no model.
+        """Return a readable summary; calls no model.
 
         Args:
             history: Whether to show what each of the last ten generations of the log changed.
@@ -199,7 +198,7 @@ class ThreadMemory:
 
     @waited
     def status(self) -> Requests[dict[str, Any]]:
-        """Return the `data` of `data-om-status`; asks no model."""
+        """Return the `data` of `data-om-status`; calls no model."""
         read = partial(read_status, self._runner, (yield from self._thread.read()))
         status: dict[str, Any] = yield from call_function(read, "om_view")
         return status
@@ -236,14 +235,13 @@ class ThreadMemory:
         tool_name: str | None = None,
         limit: int = 8,
     ) -> Requests[list[SearchHit]]:
-        """Find messages and observations of the thread by words, the best first; asks no model.
+        """Find messages and observations of the thread by words, the best first; calls no model.
 
-        Messages that left the state by `evict` are found in the archive. What was forgotten or
-        corrected is not found. With `retrieval={"vector": True}`, the graph's store is searched by
-        meaning, too.
+        Evicted messages are found in the archive. What was forgotten or corrected is not found.
+        With `retrieval={"vector": True}`, the graph's store is also searched by meaning.
 
         Args:
-            query: As for `ObservationalMemory.search`, like the others.
+            query: As for `ObservationalMemory.search`.
             before: Only what was said before this time.
             after: Only what was said at this time or later.
             role: Only messages of this role.
@@ -251,7 +249,7 @@ class ThreadMemory:
 
         Raises:
             ConfigurationError: When an argument is invalid, or the thread belongs to someone other
-                than the configuration names.
+                than the user in the configuration.
             ArchiveError: When the archive's storage fails.
         """
         limits = {"before": before, "after": after, "role": role, "tool_name": tool_name}
@@ -269,22 +267,22 @@ class ThreadMemory:
 
     @waited
     def forget(self, item: str) -> Requests[str]:
-        """Remove an item from the log; its messages and earlier checkpoints stay."""
+        """Remove an observation from the log; its messages and earlier checkpoints stay."""
         return self._thread.act(lambda now: self._updates.forget(item, state=now))
 
     @waited
     def correct(self, item: str, text: str) -> Requests[str]:
-        """Replace the text of an item; no reflection changes it."""
+        """Replace the text of an observation; no reflection changes it."""
         return self._thread.act(lambda now: self._updates.correct(item, text, state=now))
 
     @waited
     def pin(self, item: str) -> Requests[str]:
-        """Protect an item from reflections."""
+        """Protect an observation from reflections."""
         return self._thread.act(lambda now: self._updates.pin(item, state=now))
 
     @waited
     def unpin(self, item: str) -> Requests[str]:
-        """Let reflections again change an item that a person pinned or wrote."""
+        """Let reflections change an observation again that a person pinned or wrote."""
         return self._thread.act(lambda now: self._updates.unpin(item, state=now))
 
     @waited
@@ -294,7 +292,7 @@ class ThreadMemory:
 
     @waited
     def pin_message(self, message_id: str) -> Requests[str]:
-        """Keep a message in the Actor's sight, word for word."""
+        """Keep a message visible to the Actor, word for word."""
         return self._thread.act(lambda now: self._updates.pin_message(message_id, state=now))
 
     @waited
@@ -320,16 +318,16 @@ class ThreadMemory:
 
     @waited
     def adopt(self, *, progress: Progress | None = None) -> Requests[AdoptReport]:
-        """Observe a long thread in advance, so that its next turn need not wait.
+        """Observe a long thread in advance, so that its next turn does not have to wait.
 
-        What is left fits the window. Otherwise, the first turn with memory does the same.
+        The rest fits the window. Without this call, the first turn with memory does the same.
 
         Args:
-            progress: Called after each batch that was observed, with an `AdoptProgress`.
+            progress: Called with an `AdoptProgress` after each observed batch.
 
         Raises:
-            ConfigurationError: When the graph has no memory, the thread waits in the middle of a
-                run, or it has no state.
+            ConfigurationError: When the graph has no memory, or the thread is in the middle of a
+                run or has no state.
             ThreadBusyError: When a run is under way.
             ArchiveError: When the archive's storage fails.
         """
@@ -337,15 +335,15 @@ class ThreadMemory:
 
     @waited
     def observe(self) -> Requests[AdoptReport]:
-        """Observe the rest of the thread now, because its session ends.
+        """Observe the rest of the thread now, such as when its session ends.
 
         Waits for its jobs, puts their results into the log, and observes the rest, however little
-        it is. With `scope="resource"`, the other threads then know it. A tool call without an
-        answer stays.
+        it is. With `scope="resource"`, the other threads then know it. An unanswered tool call
+        stays unobserved.
 
         Returns:
             The result; `error` says why something is left. With memory
-            switched off for this run (`om_enabled`, `om_read_only`), nothing is done.
+            turned off for this run (`om_enabled`, `om_read_only`), nothing is done.
 
         Raises:
             ConfigurationError: As for `adopt`.
@@ -367,7 +365,7 @@ class ThreadMemory:
 
         Returns:
             The result; `log_tokens` is the size now, and `error` says why nothing changed. With
-            memory switched off for this run, nothing is done.
+            memory turned off for this run, nothing is done.
 
         Raises:
             ConfigurationError: As for `adopt`, or when `instruction` is not a text.
@@ -407,8 +405,8 @@ class ThreadMemory:
 
         Returns:
             As `delete_thread` of the memory: the threads whose checkpoints may still hold
-            words from it. The thread is one of them behind a `RemoteGraph`; delete it with the
-            server's client.
+            words from it. Behind a `RemoteGraph`, the thread itself is one of them; delete it with
+            the server's client.
 
         Raises:
             ConfigurationError: As `delete_thread` of the memory.

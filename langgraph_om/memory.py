@@ -1,7 +1,6 @@
 """The one object users hold: options in, public methods out.
 
-It has no rule of its own: what it does with a conversation is decided by `core` and carried out by
-its runner.
+It has no rules of its own: `core` decides what to do with a conversation, and its runner does it.
 """
 
 from __future__ import annotations
@@ -59,9 +58,9 @@ logger = logging.getLogger("langgraph_om")
 
 _NO_STATUS = (
     "the node `om_status` did not run before this call, so the model is given the conversation "
-    "as it is. A run that began with memory switched off and is resumed with it is like that; "
+    "as it is. A run that began with memory turned off and resumes with it on causes this; "
     "otherwise draw the edges into that node: `builder.add_edge(START, 'om_status')`, and "
-    "`builder.add_edge('tools', 'om_status')` where there are tools"
+    "`builder.add_edge('tools', 'om_status')` if there are tools"
 )
 
 
@@ -75,11 +74,11 @@ class ObservationalMemory(metaclass=NoMiddleware):
             be `{"model": ..., "max_retries": n}`. `None` and `"default"`: the Actor's own model, as
             `create_memory_agent`, the middleware and `with_second_try` know it; if it is
             unknown, `google/gemini-flash-lite-latest`.
-        options: The options of the memory by name, each with its meaning in `MemoryOptions`.
+        options: The memory's options by name, described in `MemoryOptions`.
 
     Raises:
         ConfigurationError: When a setting is out of range or contradicts another; the message names
-            it, its value and what to write.
+            it, its value and what to pass.
     """
 
     __signature__ = signature_of_options()
@@ -117,17 +116,17 @@ class ObservationalMemory(metaclass=NoMiddleware):
 
     @property
     def actor_window(self) -> int | None:
-        """The most that the Actor's model reads, in tokens; `None` while it is unknown.
+        """The context window of the Actor's model, in tokens; `None` while it is unknown.
 
         It comes from `max_input_tokens` or the model's profile, which `create_memory_agent`, the
         middleware and `with_second_try(model.invoke)` read. `thresholds` fit into it. What a thread
-        learns from a refused prompt holds for that thread alone, see `status`.
+        learns from a rejected prompt holds for that thread alone; see `status`.
         """
         return self._runner.actor.window
 
     @property
     def tools(self) -> list[BaseTool]:
-        """The tools to bind to the Actor's model, beside the agent's own."""
+        """The tools to bind to the Actor's model, in addition to the agent's own."""
         parts = self._runner.settings.parts
         if not self.enabled:
             return []
@@ -137,7 +136,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
         ]
 
     def with_second_try(self, call: Callable[[list[BaseMessage]], Any]) -> Callable[..., Any]:
-        """Return a function that calls the Actor's model with memory, and retries with less.
+        """Return a function that calls the Actor's model with memory and retries with less.
 
         For your own graph, in place of `llm_input_messages`:
 
@@ -146,9 +145,9 @@ class ObservationalMemory(metaclass=NoMiddleware):
             def agent(state):
                 return {"messages": [ask(state, system="You are a travel companion.")]}
 
-        If the provider refuses the prompt, or answers a long one with nothing, its length is
-        halved first: enormous messages become previews, then the oldest messages are left out, then
-        the oldest observations. Then attachments are named instead, and content is sent as plain
+        If the provider rejects the prompt, or answers a long one with nothing, the prompt is first
+        cut to half: enormous messages become previews, then the oldest messages are left out, then
+        the oldest observations. Next, attachments are only named, and content is sent as plain
         text. The state does not change, and `data-om-view-trimmed` says what was left out.
 
         Args:
@@ -156,8 +155,8 @@ class ObservationalMemory(metaclass=NoMiddleware):
                 as `model.ainvoke`.
 
         Returns:
-            A function of the state and, by name, of `system` and `config`, as those of
-            `llm_input_messages`; it returns the answer. Async if `call` is.
+            A function that takes the state and, by name, `system` and `config`, as
+            `llm_input_messages` does, and returns the answer. Async if `call` is.
         """
         model = getattr(call, "__self__", None)
         self._runner.actor.meet(model)
@@ -195,13 +194,13 @@ class ObservationalMemory(metaclass=NoMiddleware):
         system: str | SystemMessage | None = None,
         config: RunnableConfig | None = None,
     ) -> list[BaseMessage]:
-        """Return what the Actor's model is called with.
+        """Return the messages to call the Actor's model with.
 
         Args:
             state: The graph's state, with the conversation and `om`: what a node is given, a
                 `StateSnapshot`, or what a server's client returns.
             system: The agent's own system prompt, when it is not among the messages.
-            config: The run's configuration; inside a node it is found without being passed.
+            config: The run's configuration; inside a node, you need not pass it.
 
         Returns:
             One system message with the observations, a reminder, and the messages that are not
@@ -209,8 +208,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
             did not run before (which logs a warning): the conversation as it is.
 
         Raises:
-            ConfigurationError: When the state has no `om`, so that the node does not see the
-                memory.
+            ConfigurationError: When the state has no `om`, which the node has to see.
         """
         runner = self._runner
         messages, is_on = runner.conversation(state), runner.runs.is_on(config)
@@ -224,7 +222,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
         return [*([head] if head is not None else []), *messages]
 
     def status(self, state: Any) -> dict[str, Any]:
-        """Return the `data` of `data-om-status` for a state; asks no model.
+        """Return the `data` of `data-om-status` for a state; calls no model.
 
         Args:
             state: As for `llm_input_messages`; blank for a thread that never ran.
@@ -232,7 +230,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
         return read_status(self._runner, state)
 
     def view(self, state: Any, *, history: Any = None) -> MemoryView:
-        """Return a readable summary of a state's memory; asks no model.
+        """Return a readable summary of a state's memory; calls no model.
 
         Args:
             state: As for `llm_input_messages`; blank for a thread that never ran.
@@ -240,7 +238,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
                 what is remembered now.
 
         Raises:
-            ConfigurationError: When it is not a state, or has no memory.
+            ConfigurationError: When `state` is not a state, or has no memory.
         """
         return build_view(self._runner, state, history)
 
@@ -286,7 +284,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
         return read_log_as_of(self._runner, states, moment)
 
     def rules(self, state: Any) -> list[StandingInstruction]:
-        """Return the user's standing instructions that are in force, oldest first; asks no model.
+        """Return the user's standing instructions that are in force, oldest first; calls no model.
 
         The user ends one by saying so; `forget` with its words ends it as well.
 
@@ -296,7 +294,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
         return read_rules(self._runner.record(state))
 
     def extracted(self, state: Any, kind: type[KindT], name: str | None = None) -> KindT | None:
-        """Return an extracted value from a state's memory; asks no model.
+        """Return an extracted value from a state's memory; calls no model.
 
         Args:
             state: As for `llm_input_messages`; blank for a thread that never ran.
@@ -305,7 +303,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
             name: Its name, if several have this schema.
 
         Returns:
-            The value, an object of the schema or a text; `None` while nothing was found.
+            The value, an object of the schema or a text; `None` until one is found.
 
         Raises:
             ConfigurationError: When no value, or several, have this schema.
@@ -322,7 +320,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
 
     @property
     def recall_tool(self) -> BaseTool | None:
-        """The tool that pages back to raw messages, when `retrieval` is on."""
+        """The tool that reads the original messages, if `retrieval` is on."""
         return find_tool(self._runner)
 
     def recall(
@@ -346,7 +344,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
                 `detail`, `part_index`, `char_offset`, `before`, `after`.
 
         Returns:
-            What was asked for, or one field `error` or `hint` that says what to write instead.
+            The result, or a single field `error` or `hint` that says what to pass instead.
 
         Raises:
             ConfigurationError: When `retrieval` is off, or a search has no store with an index.
@@ -367,17 +365,16 @@ class ObservationalMemory(metaclass=NoMiddleware):
         limit: int = 8,
         store: Any = None,
     ) -> list[SearchHit]:
-        """Find messages and observations by words, the best first; asks no model.
+        """Find messages and observations by words, the best first; calls no model.
 
-        In the archive, or in a conversation that is passed. `retrieval` need not be on. The
-        query has no operators; a query without words finds nothing.
+        Searches the archive, or a conversation that you pass. `retrieval` need not be on. The query
+        has no operators; a query without words finds nothing.
 
         Args:
             thread_id: The thread to look in, or the ids of several. An empty list finds nothing, so
-                a filter of your own that leaves no thread never searches all.
+                a filter that leaves no threads never searches them all.
             resource_id: The user or entity to search; with `thread_id`, the owner of the thread:
-                another's thread is searched like one that does not exist, and another's state is
-                refused.
+                someone else's thread counts as nonexistent, and their state is refused.
             state: A conversation to look in instead of the archive: a list of messages, or a state
                 as for `llm_input_messages`, with its observations.
             before: Only what was said before this time, or its ISO text; without a zone it is
@@ -423,9 +420,8 @@ class ObservationalMemory(metaclass=NoMiddleware):
             before: Only threads created before this time, or its ISO text.
             after: Only threads created at this time or later.
             page: Page of `limit` threads, from 0.
-            graph: The agent's graph, to search without an archive: threads are known by the
-                `resource_id` in `configurable` of their runs. This reads all checkpoints of the
-                user.
+            graph: The agent's graph, to list threads without an archive: they are found by the
+                `resource_id` in their runs' `configurable`. This reads all checkpoints of the user.
 
         Raises:
             ConfigurationError: When there is neither archive nor checkpointer, or an argument
@@ -447,7 +443,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
         as_node: str | None = None,
         wait: float = 30.0,
     ) -> ThreadMemory:
-        """Return the memory of one thread, to see it and to change it.
+        """Return the memory of one thread, to view and change it.
 
             thread = memory.of(agent, {"configurable": {"thread_id": "trip"}})
             thread.remember("User is allergic to hazelnuts")
@@ -461,10 +457,10 @@ class ObservationalMemory(metaclass=NoMiddleware):
                 log is shared. A thread that belongs to another resource is refused. With a
                 `checkpoint_id`, it is the memory as of then, and a change begins a fork there; with
                 a `checkpoint_ns`, that of a subgraph.
-            as_node: As for `graph.update_state`, with which changes are written; needed if the
-                thread was imported, and several nodes could have answered last.
-            wait: The most seconds that a change waits for a run under way. 0: it is written at
-                once, and a run under way may overwrite it.
+            as_node: As for `graph.update_state`, which writes the changes; needed if the thread was
+                imported and several nodes could have answered last.
+            wait: The most seconds that a change waits for a run under way. With 0, it is written at
+                once, and such a run may overwrite it.
 
         Raises:
             ConfigurationError: When `graph` is not a graph, or has no checkpointer, or no thread is
@@ -494,7 +490,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
 
         Args:
             record: The memory that the last step returned; `None` at first.
-            messages: The whole conversation, with ids if messages may be alike.
+            messages: The whole conversation, with ids if messages may be identical.
             thread_id: The thread's id, for the record and the events.
             config: Configuration with callbacks for the Observer's and Reflector's calls.
             final: Whether the Actor has answered and no call follows; nothing is observed then.
@@ -524,7 +520,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
         thread_id: str = "",
         config: RunnableConfig | None = None,
     ) -> Requests[StepResult]:
-        """Do the same as `observe` of a thread, without a graph. Use it with `step`.
+        """Do what a thread's `observe` does, without a graph. Use it with `step`.
 
         Args:
             record: The memory that the last step returned; `None` at first.
@@ -540,13 +536,12 @@ class ObservationalMemory(metaclass=NoMiddleware):
 
     @waited
     def check(self, *, ask: bool = False) -> Requests[list[str]]:
-        """Return what keeps memory from working here, a sentence each; empty if all is well.
+        """Return what keeps memory from working here, one sentence each; empty if all is well.
 
-        For a readiness probe: the archive is read, and the models' keys and packages are looked
-        for.
+        For a readiness probe: reads the archive, and checks for the models' keys and packages.
 
         Args:
-            ask: Whether the Observer's model is also asked a question, which costs a few tokens.
+            ask: Whether to also call the Observer's model, which costs a few tokens.
         """
         flow = check_health(self._runner, ask=ask)
         return (yield from supervise(flow, self._runner.context())).result
@@ -558,14 +553,14 @@ class ObservationalMemory(metaclass=NoMiddleware):
     def move_thread(
         self, thread_id: str, resource_id: str | None, to_resource_id: str, *, store: Any = None
     ) -> None:
-        """Give a thread to another user or entity, with all that the archive and the store have.
+        """Give a thread to another user or entity, with all its data in the archive and the store.
 
-        The new owner's searches, lists and `recall` then include it, and those of the former one do
-        not. Its jobs are dropped, and started again in its next turn. A run of the former owner
-        that is under way is refused when it writes next; its words are in the checkpoint.
+        The new owner's searches, lists and `recall` then include it, and the former owner's do not.
+        Its jobs are dropped, and restarted in its next turn. If the former owner has a run under
+        way, its next write is refused; its words stay in the checkpoint.
 
         The thread's record names the new owner from their first turn on, or at once if
-        `memory.of(graph, config).move_to(...)` moves it. Working memory of a user stays theirs.
+        `memory.of(graph, config).move_to(...)` moves it. A user's working memory stays with them.
 
         Args:
             thread_id: The thread.
@@ -578,8 +573,8 @@ class ObservationalMemory(metaclass=NoMiddleware):
             ConfigurationError: When there is no such thread, it has another owner, it cannot be
                 separated from a shared log, or the call cannot reach what it would leave
                 behind. Nothing is moved then.
-            ArchiveError: When the archive's storage fails; call again then.
-            Exception: Whatever the store raises; call again then.
+            ArchiveError: When the archive's storage fails; call again.
+            Exception: Whatever the store raises; call again.
         """
         deletion.move_thread(self._runner, thread_id, resource_id, to_resource_id, store)
 
@@ -594,8 +589,8 @@ class ObservationalMemory(metaclass=NoMiddleware):
     ) -> Requests[list[str]]:
         """Delete a thread: its messages, observations, titles, search entries and jobs.
 
-        From the archive, from the store, and from the checkpointer if you pass it. A job that
-        is running for the thread can no longer keep its result. Runs on a server that wait for
+        Deletes from the archive, the store and, if you pass it, the checkpointer. A job that is
+        running for the thread can no longer keep its result. Runs on a server that wait for
         it, or for it to pause, are deleted there, last of all.
 
         Args:
@@ -605,17 +600,17 @@ class ObservationalMemory(metaclass=NoMiddleware):
             checkpointer: The graph's checkpointer, to delete the thread's checkpoints too.
 
         Returns:
-            The threads that may still hold words from it in their checkpoints: itself without a
-            `checkpointer`, and others of its resource if they are shown what is known of it, or
-            what was said in it. Their newest checkpoint has these words until their next turn,
-            older ones for good.
+            The threads whose checkpoints may still hold words from it: itself without a
+            `checkpointer`, and others of its resource that are shown its observations or messages.
+            Their newest checkpoint holds these words until their next turn, older ones for good.
 
         Raises:
             ConfigurationError: When the call cannot reach what it would leave behind. Nothing is
                 deleted then.
-            ArchiveError: When the archive's storage fails, or keeps traces; call again then.
-            Exception: Whatever checkpointer and store raise, and the client of `ServerBuffering`
-                if it can't be reached; call again then. A run that is left does nothing.
+            ArchiveError: When the archive's storage fails, or keeps traces; call again.
+            Exception: Whatever the checkpointer or the store raises, or the client of
+                `ServerBuffering` if it can't be reached; call again. A run that is left does
+                nothing.
         """
         return deletion.delete_thread(self._runner, thread_id, resource_id, store, checkpointer)
 
@@ -626,7 +621,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
         """Delete all threads of a resource, as `delete_thread` does, and its working memory.
 
         With a `checkpointer`, this includes threads that only it knows, such as those from before
-        there was memory: all with this `resource_id` in a run's `configurable`. A thread that
+        memory was added: all with this `resource_id` in a run's `configurable`. A thread that
         belongs to another resource in the archive stays.
 
         Args:
@@ -657,28 +652,28 @@ class ObservationalMemory(metaclass=NoMiddleware):
     ) -> Requests[PruneReport]:
         """Delete what is older than a limit, from archive, observations and store.
 
-        Threads to which nothing was written since are deleted, as by `delete_thread`. Other threads
-        lose their old messages: from the archive at once, and their log loses the observations of
-        these in its next turn. Old messages in checkpoints stay there, and are never archived
-        again. Messages of unknown age stay, and so do standing instructions and what a person
-        remembers or pins.
+        Threads with no writes since then are deleted, as by `delete_thread`. Other threads lose
+        their old messages from the archive at once, and the observations of these from their log in
+        the next turn. Old messages in checkpoints stay there, and are never archived again.
+        Messages of unknown age stay, and so do standing instructions and what a person added or
+        pinned.
 
         Works in batches, each in one transaction of the archive. A thread that continues in the
-        meantime stays. If `prune` was stopped, call it again, and delete the checkpoints of
+        meantime stays. If `prune` is interrupted, call it again, and delete the checkpoints of
         the threads that it logged.
 
         Args:
             older_than (timedelta | None): Age, such as `timedelta(days=90)`; `None`: the option
                 `retention`.
-            keep_observations (bool): Whether observations stay in threads that go on, when all of
-                their messages are gone.
+            keep_observations (bool): Whether the remaining threads keep observations whose messages
+                are all gone.
             store (BaseStore): The graph's store, as for `delete_thread`.
             checkpointer (BaseCheckpointSaver): The graph's checkpointer, to delete the threads'
                 checkpoints too.
             dry_run (bool): Whether to only report what would be deleted.
 
         Returns:
-            The ids of the threads, and how many messages and observations other threads lost.
+            The ids of the deleted threads, and how many messages and observations others lost.
 
         Raises:
             ConfigurationError: Without an archive, without an age, or as `delete_thread`.
@@ -707,12 +702,12 @@ class ObservationalMemory(metaclass=NoMiddleware):
             config: Configuration with callbacks for the models' calls.
 
         Returns:
-            The event that is its result, plain JSON, for the executor's `peek`; one of type
+            The event that is its result, as plain JSON, for the executor's `peek`; its type is
             `buffering-failed` if the model failed.
 
         Raises:
-            ConfigurationError: When this memory has other settings than the one that asked, which
-                the error names, or the messages are not as they were: drop the job then.
+            ConfigurationError: When this memory's settings differ from the sender's (the error
+                names them), or the messages have changed; drop the job then.
             ArchiveError: When the archive's storage fails.
         """
         done = yield from supervise(*self._runner.run_request(request, config))
@@ -721,10 +716,10 @@ class ObservationalMemory(metaclass=NoMiddleware):
     arun_job = awaited(run_job)
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Wait until no background job is at work; results are taken in by the next step.
+        """Wait until no background job is running; the next step takes in the results.
 
         Args:
-            timeout: Seconds to wait at most; `None`: as long as it takes.
+            timeout: The most seconds to wait; `None`: no limit.
 
         Returns:
             Whether nothing is left.
@@ -732,14 +727,14 @@ class ObservationalMemory(metaclass=NoMiddleware):
         return self._runner.flush(timeout)
 
     async def aflush(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 same as `flush`
-        """Do the same as `flush` without blocking the event loop, or a thread when cancelled."""
+        """Do the same as `flush` without blocking the event loop, or a thread when canceled."""
         return await self._runner.aflush(timeout)
 
     def close(self, timeout: float = 5.0) -> bool:
         """Start no more background jobs, wait for running ones, and close an archive opened by URL.
 
         Args:
-            timeout: Seconds to wait at most.
+            timeout: The most seconds to wait.
 
         Returns:
             Whether nothing is left.
@@ -770,13 +765,13 @@ def runner_of(memory: ObservationalMemory) -> StepRunner:
 
 
 NO_TOOLS = (
-    "the model takes no tools, so it can't call `recall`: recall is off; use a chat model that "
-    "takes tools, or pass retrieval=False"
+    "the model does not support tools, so `recall` is off; use a chat model that does, or pass "
+    "retrieval=False"
 )
 
 
 def bind_recall(memory: ObservationalMemory, model: Any = None) -> None:
-    """Turn `retrieval="auto"` on for an agent that is given the tool, and whose model takes it."""
+    """Turn `retrieval="auto"` on for an agent that gets the tool and whose model supports it."""
     memory._bind_recall(model)  # noqa: SLF001 the one place where the runner is made anew
 
 

@@ -1,6 +1,6 @@
 """The options as a whole, read from what the user set.
 
-Each option has its rule in the table; rules that relate several are checked here.
+Each option's rule is in its field; rules that relate several options are checked here.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ def signature_of_options() -> inspect.Signature:
 
 
 class NoMiddleware(type):
-    """The kind of a class that `create_agent` may be given by mistake, and that says so.
+    """The metaclass of a class that says so when passed to `create_agent` by mistake.
 
-    What `create_agent` looks for first, it looks for on the class; on the objects there is nothing.
+    `create_agent` looks this attribute up on the class first; its objects do not have it.
     """
 
     @property
@@ -121,7 +121,7 @@ class MemoryOptions(Group):
         | tuple[Literal["fraction"], Annotated[float, Field(gt=0, le=1)]]
         | None,
         Hint(
-            "a whole number of tokens, 200 or more, a part of the Actor's window, such as "
+            "a whole number of tokens (200 or more), a part of the Actor's window such as "
             '("fraction", 0.6), or None'
         ),
     ] = None
@@ -137,7 +137,7 @@ class MemoryOptions(Group):
         Hint("an ObservationConfig, a mapping with its keys, or False"),
     ] = None
     """Settings of the Observer: an `ObservationConfig` or a mapping. With `False`, nothing is
-    observed or reflected, and the rest of memory works."""
+    observed or reflected; the rest of memory works."""
     reflection: Annotated[
         InstanceOf[ReflectionConfig] | Mapping[str, Any] | None,
         Hint("a ReflectionConfig or a mapping with its keys"),
@@ -166,8 +166,8 @@ class MemoryOptions(Group):
     max_input_tokens: Tokens | None = None
     """The context window of the agent's model, in tokens, if the model's profile lacks it or is
     wrong. Thresholds are scaled down to four fifths of it. What does not fit is left out of the
-    prompt, oldest messages first. With `None`, the profile says it, or the first prompt that is
-    refused as too long."""
+    prompt, oldest messages first. With `None`, the profile supplies it, or the first prompt that is
+    rejected as too long."""
     message_time: Callable[[BaseMessage], datetime | None] | None = None
     """A function that returns the time a message was written; `None` uses its `created_at`, or else
     the time memory first saw it."""
@@ -192,12 +192,12 @@ class MemoryOptions(Group):
     `on_reflection_start` and `on_reflection_end` get a mapping about the cycle and change nothing.
     `before_observation` gets copies of the messages and returns those to show the Observer.
     `after_observation`, `before_reflection` and `after_reflection` get a text and return one. Each
-    of these four also gets the mapping about the cycle, and `None` keeps what was given. If one of
-    them fails, so does the cycle: nothing unredacted is kept."""
+    of these four also gets the mapping about the cycle; `None` keeps what was given. If one of them
+    fails, so does the cycle: nothing unredacted is kept."""
     on_debug_event: SkipValidation[Callable[[dict[str, Any]], Any] | None] = None
     """A function that receives a mapping for each internal event. Its `type` is
     `observation_triggered`, `observation_complete`, `reflection_triggered`, `reflection_complete`
-    or `step_progress`. What the function raises is logged."""
+    or `step_progress`. Errors that it raises are logged."""
     buffering: Annotated[
         InstanceOf[Executor] | None,
         AfterValidator(_refuse_classes),
@@ -215,11 +215,11 @@ class MemoryOptions(Group):
         SkipValidation[ArchiveValue],
         AfterValidator(refuse_non_archives),
         Hint(
-            "a URL such as 'sqlite:///memory.db', an SQLAlchemy engine, or a SQLAlchemyArchive(...)"
+            "a URL such as 'sqlite:///memory.db', a SQLAlchemy engine, or a SQLAlchemyArchive(...)"
         ),
     ] = None
     """A database that keeps messages and observations besides the checkpointer: a URL such as
-    `"sqlite:///memory.db"` or `"postgresql://..."`, an SQLAlchemy engine, or a
+    `"sqlite:///memory.db"` or `"postgresql://..."`, a SQLAlchemy engine, or a
     `SQLAlchemyArchive`."""
     evict: bool = False
     """Removes observed messages from the graph's state once the archive has them, which keeps
@@ -228,8 +228,8 @@ class MemoryOptions(Group):
         Annotated[timedelta, Field(gt=timedelta(0))] | None,
         Hint("a timedelta above 0, such as timedelta(days=90), or None"),
     ] = None
-    """How long `memory.prune()` keeps messages and their observations; call it daily. Nothing is
-    deleted before."""
+    """How long `memory.prune()` keeps messages and their observations. Call it daily; otherwise,
+    nothing is deleted."""
     retrieval: Annotated[
         bool | Literal["auto"] | InstanceOf[RetrievalConfig] | Mapping[str, Any],
         Hint("'auto', True, False, a RetrievalConfig or a mapping"),
@@ -244,8 +244,8 @@ class MemoryOptions(Group):
         Hint("True, False, or the shortest pause in seconds, 60 or more"),
     ] = False
     """Tells the agent and the Observer about pauses of ten minutes or more: `True`, or the shortest
-    pause in seconds. The line comes before the next user message, such as `[2 days later: Mon, May
-    4, 2026, 09:12]`."""
+    pause in seconds. Before the next user message comes a line such as `[2 days later: Mon, May 4,
+    2026, 09:12]`."""
     continuation_hints: Annotated[
         bool | Mapping[Literal["current_task", "suggested_response"], bool],
         Hint('True, False, or a mapping such as {"suggested_response": False}'),
@@ -268,7 +268,7 @@ class MemoryOptions(Group):
     """What the agent is shown: its own thread (`"thread"`), or also the observations and most
     recent messages of the user's other threads (`"resource"`, which needs an `archive`)."""
 
-    if not TYPE_CHECKING:  # type checkers and editors are to see the options
+    if not TYPE_CHECKING:  # type checkers and editors should see the options
 
         def __init__(self, model: Any = None, **given: Any) -> None:
             super().__init__(model=model, **given)
@@ -277,7 +277,7 @@ class MemoryOptions(Group):
 def takes_options(
     kind: Callable[P, MemoryOptions],
 ) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, P], None]]:
-    """Return a decorator for a method that takes what `MemoryOptions` takes, as editors see it."""
+    """Return a decorator that gives a method the signature of `MemoryOptions`, for editors."""
     del kind
     return lambda method: method
 
@@ -295,7 +295,7 @@ def read_options(options: MemoryOptions) -> StepRunner:
     settings = _read_settings(options, hooks)
     budget = _read_budget(options, settings)
     if budget is not None and options.max_input_tokens is not None:
-        budget(options.max_input_tokens)  # it is refused here, and not in a turn
+        budget(options.max_input_tokens)  # refused here rather than in a turn
     models = choose_models(
         options.model,
         settings.observation,
@@ -373,7 +373,7 @@ def _list_hints(options: MemoryOptions, observation: ObservationConfig) -> list[
     given = options.continuation_hints
     choice = given if isinstance(given, Mapping) else dict.fromkeys((TASK, RESPONSE), given)
     names = [name for name in (TASK, RESPONSE) if choice.get(name, True)]
-    # What makes titles has the Observer keep them up, too.
+    # If memory makes titles, the Observer also keeps them current.
     keeps_titles = options.thread_title is not False or observation.thread_title
     return [*names, TITLE] if keeps_titles else names
 
@@ -405,9 +405,9 @@ def _open_archive(options: MemoryOptions) -> SQLAlchemyArchive | None:
 
 
 def _read_retrieval(options: MemoryOptions) -> RetrievalConfig | None:
-    """Return the settings of recall; `None` while it is off."""
+    """Return the settings of recall; `None` if it is off."""
     if options.retrieval is False or options.retrieval == "auto":
-        return None  # the doors that bind the tool turn "auto" into True
+        return None  # entry points that bind the tool turn "auto" into True
     config = RetrievalConfig.read(options.retrieval)
     if options.archive is not None:
         return config
@@ -424,7 +424,7 @@ def _read_retrieval(options: MemoryOptions) -> RetrievalConfig | None:
 def _resolve_limits(
     options: MemoryOptions, budget: int | None
 ) -> tuple[ObservationConfig, ReflectionConfig, Thresholds]:
-    """Resolve the settings of both agents, and the limits, within a budget of tokens if any."""
+    """Resolve the settings of both agents, and the limits, within a token budget if any."""
     observation = ObservationConfig.read(options.observation)
     reflection = ReflectionConfig.read(options.reflection)
     resolve = partial(
@@ -443,7 +443,7 @@ def _resolve_limits(
 
 
 def _read_budget(options: MemoryOptions, settings: Settings) -> Callable[[int], Settings] | None:
-    """Read a budget that is a part of the Actor's window: `None` for any other."""
+    """Read a budget that is a fraction of the Actor's window; `None` for any other."""
     if not isinstance(options.token_budget, tuple):
         return None
     _, part = options.token_budget
@@ -468,9 +468,9 @@ def _shares_room(
     observation: ObservationConfig,
     reflection: ReflectionConfig,
 ) -> bool:
-    """Return whether log and window share their room: where said so, or else with one budget.
+    """Return whether log and window share their room: as set, or else if there is one budget.
 
-    A threshold that is given stays, where nothing else is said.
+    Without the option, a threshold that is set stays as it is.
     """
     if options.share_token_budget is not None:
         return options.share_token_budget
@@ -479,7 +479,7 @@ def _shares_room(
 
 
 def system_clock() -> datetime:
-    """Tell the current time."""
+    """Return the current time."""
     return datetime.now(UTC)
 
 

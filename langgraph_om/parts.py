@@ -15,7 +15,7 @@ Scope = Literal["thread", "resource"]
 
 Trigger = Literal["threshold", "idle", "provider", "request"]
 """Why prepared work takes effect: a threshold was reached, the conversation goes on after a pause,
-another provider answers, or it was asked for."""
+another provider answers, or it was requested."""
 
 SteeringAction = Literal[
     "remember",
@@ -90,8 +90,8 @@ class ActorWindow(TypedDict):
     tokens: int
     """The most that the model reads."""
     source: Literal["option", "profile", "refused"]
-    """Who said so: the option `max_input_tokens`, the model's profile, or its provider, when it
-    refused a prompt as too long."""
+    """Where the size comes from: the option `max_input_tokens`, the model's profile, or its
+    provider, when it rejected a prompt as too long."""
 
 
 class ActorWindowData(ActorWindow):
@@ -135,7 +135,7 @@ class Limits(TypedDict):
 
 
 class UsageData(TypedDict, total=False):
-    """What questions to models cost; empty when none was asked."""
+    """What model calls cost; empty if there were none."""
 
     calls: int
     inputTokens: int
@@ -174,7 +174,7 @@ class EndData(CycleData):
     durationMs: int
     usage: UsageData
     observations: NotRequired[str]
-    """The text; of a failure, what could be read of a bad answer."""
+    """The text; after a failure, the readable part of a bad answer."""
 
 
 class WrittenData(EndData):
@@ -184,7 +184,7 @@ class WrittenData(EndData):
     leftOutTokens: NotRequired[int]
     """About how many tokens of a message were left out, as it was too long to be read whole."""
     edits: NotRequired[int]
-    """This and the next three of a reflection: how many edits were applied."""
+    """Of a reflection, like the next three: how many edits were applied."""
     dropped: NotRequired[int]
     joined: NotRequired[int]
     shortened: NotRequired[int]
@@ -295,7 +295,7 @@ class ActivationData(CycleData):
     """With `idle`: when the Actor answered last."""
     ttlExpiredMs: NotRequired[int]
     previousModel: NotRequired[str]
-    """With `provider`: the model before."""
+    """With `provider`: the previous model."""
     currentModel: NotRequired[str]
 
 
@@ -468,4 +468,4 @@ Part = (
     | ViewTrimmedPart
     | TripwirePart
 )
-"""A part of the stream; its `type` tells which."""
+"""A part of the stream; its `type` says which."""

@@ -42,9 +42,9 @@ class SearchHit:
     at: datetime | None
     """When it was said or observed; `None` if that is not known."""
     excerpt: str
-    """About 240 characters around the words that were found."""
+    """About 240 characters around the words found."""
     score: float
-    """How well it matches: near 1 when it holds every word often, or means the same."""
+    """How well it matches: near 1 if it holds every word often, or means the same."""
 
 
 def build_request(

@@ -58,7 +58,7 @@ _NEVER: Final = datetime.fromtimestamp(0, UTC)
 class SQLAlchemyArchive(Append, Pages, Search, Threads, Groups, Jobs):
     """An archive in an SQLite file or a PostgreSQL database, shared by threads and processes.
 
-    Its tables, and a function in PostgreSQL, are named `om_...` and are made on first use; making
+    Its tables, and a function in PostgreSQL, are named `om_...` and created on first use; creating
     the object opens no connection.
 
         SQLAlchemyArchive("sqlite:///memory.db")
@@ -78,20 +78,20 @@ class SQLAlchemyArchive(Append, Pages, Search, Threads, Groups, Jobs):
         return self.engine.url.set(query={}).render_as_string(hide_password=True)
 
     def move_thread(self, thread_id: str, resource_id: str | None, to_resource_id: str) -> None:
-        """Give a thread to another resource, with its messages and groups; again is harmless.
+        """Give a thread to another resource, with its messages and groups; safe to repeat.
 
-        From then on searches, lists and pages of the new resource have it, those of the former one
-        do not, and who still writes for the former one is refused. Threads that run within it go
-        with it, unless they belong to a third resource. Jobs of these threads, and jobs that are
-        about them, cannot finish.
+        From then on, the new resource's searches, lists and pages include it, the former one's do
+        not, and writes for the former one are refused. Threads that run within it go with it,
+        unless they belong to a third resource. Jobs of these threads, and jobs about them, cannot
+        finish.
 
         Args:
-            resource_id: Whose it is; `None` for nobody's.
-            to_resource_id: Whose it is to be.
+            resource_id: The owner; `None` if it has none.
+            to_resource_id: The new owner.
 
         Raises:
-            ConfigurationError: When there is no such thread, it runs within another one, or it is
-                neither the one's nor the other's.
+            ConfigurationError: When there is no such thread, it runs within another one, or it
+                belongs to neither resource.
         """
         check_name("to_resource_id", to_resource_id)
         with self._writing("move a thread") as connection:
@@ -110,19 +110,19 @@ class SQLAlchemyArchive(Append, Pages, Search, Threads, Groups, Jobs):
         """Delete a thread with its messages, groups and jobs; running ones cannot finish.
 
         Threads that run within it are deleted too. The record of its resource gets a new revision,
-        so that whoever computed one from the former, not knowing of the deletion, cannot commit it.
+        so that nobody can commit a record computed from the former one, without the deletion.
 
-        That it was deleted stays known, by its id alone: see `deletions`.
+        The deletion stays known by the thread's id alone; see `deletions`.
         """
         with self._writing("delete a thread") as connection:
             _delete_thread(connection, thread_id)
         self.wipe_deleted()
 
     def prune_threads(self, before: datetime, *, limit: int = 500) -> list[ArchivedThread]:
-        """Delete threads to which nothing was written since a time, and return them.
+        """Delete threads with no writes since a time, and return them.
 
-        As `delete_thread` does, in one transaction. A thread that somebody comes back to meanwhile
-        stays, and so does one within which another one goes on.
+        As `delete_thread` does, in one transaction. A thread that is resumed in the meantime stays,
+        and so does one within which another one goes on.
 
         Args:
             before: The time.
@@ -140,7 +140,7 @@ class SQLAlchemyArchive(Append, Pages, Search, Threads, Groups, Jobs):
     def delete_resource(self, resource_id: str) -> None:
         """Delete a resource's threads with all they hold, its record and history, and its jobs.
 
-        That these were deleted stays known, by their ids alone: see `deletions`.
+        The deletions stay known by the ids alone; see `deletions`.
         """
         with self._writing("delete a resource") as connection:
             hold_name(connection, "resource", resource_id, deletes=True)
@@ -245,9 +245,9 @@ class SQLAlchemyArchive(Append, Pages, Search, Threads, Groups, Jobs):
             return delete_free(connection, deletion_rows, is_old)
 
     def note_store(self, use: StoreUse) -> None:
-        """Note that a LangGraph store has something of threads, too.
+        """Note that a LangGraph store holds data of threads, too.
 
-        Whoever deletes or moves a thread may not know of the store.
+        A later deletion or move may not know of the store.
         """
         with self._writing("note a store") as connection:
             new = insert_into(connection, deletion_rows).values(kind=_STORE, id=use, number=0)

@@ -13,7 +13,7 @@ from langgraph_om.core.search import FoundText
 from langgraph_om.errors import ConfigurationError
 
 Claim: TypeAlias = Literal["mine", "taken", "done"]
-"""What a worker gets that asks for a job."""
+"""The answer to a worker that asks for a job."""
 
 Deleted: TypeAlias = Literal["thread", "resource", "pruned"]
 """What can be deleted: a thread, all of a resource, old messages of a thread."""
@@ -24,7 +24,7 @@ CLAIM_SECONDS: Final = 300.0
 """How long a claim lasts: a job of a worker that was killed begins again after that."""
 
 StoreUse: TypeAlias = Literal["index", "working"]
-"""What a LangGraph store has of threads or of a user."""
+"""What a LangGraph store holds about threads or a user."""
 
 IN_STORE: Final[Mapping[StoreUse, str]] = {
     "index": "the texts that search by meaning has put into the graph's store",
@@ -39,7 +39,7 @@ class ArchivedThread:
 
     id: str
     resource_id: str | None
-    """Whose it is; `None` until a write says so."""
+    """The owner; `None` until a write names one."""
     title: str | None
     created: datetime
     updated: datetime
@@ -47,7 +47,7 @@ class ArchivedThread:
 
 @dataclass(frozen=True, slots=True)
 class UnobservedThread:
-    """A conversation that goes on behind its newest observed message."""
+    """A conversation that goes on after its newest observed message."""
 
     thread: ArchivedThread
     observed: str | None
@@ -55,7 +55,7 @@ class UnobservedThread:
     start: int
     """The position of the first message that is not observed."""
     stop: int
-    """The position behind the last message."""
+    """The position after the last message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class ArchivedMessage:
     is_current: bool
     """Whether it is on the branch that was asked about, or else on the thread's current one."""
     at: datetime | None = None
-    """When it was written or first seen, as `append` was told; `None` where nobody knew."""
+    """When it was written or first seen, as passed to `append`; `None` if unknown."""
 
     @property
     def is_pruned(self) -> bool:

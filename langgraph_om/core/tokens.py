@@ -52,10 +52,10 @@ REDACTED_REASONING: Final = "[redacted reasoning]"
 
 @runtime_checkable
 class TokenCounter(Protocol):
-    """What a token counter has to offer; any object with these three members will do."""
+    """What a token counter must provide; any object with these three members works."""
 
     identity: str
-    """Names the counter, its encoding and its version; another rule means another identity."""
+    """Names the counter, its encoding and its version; a different rule needs a different name."""
 
     def count_text(self, text: str) -> int:
         """Return the tokens of a text, 0 for an empty one."""
@@ -328,11 +328,11 @@ _MOST_READ: Final = 1 << 20
 
 
 class EstimatingCounter(MessageCounter):
-    """An estimate that needs no vocabulary and no network, fitted to the tokens of OpenAI.
+    """An estimate that needs no vocabulary and no network, fitted to OpenAI's tokens.
 
     Args:
-        provider: Whose formula images and files are counted by: `"openai"`, `"google"` or
-            `"anthropic"`; `None`: OpenAI's.
+        provider: Whose formula counts images and files: `"openai"`, `"google"` or `"anthropic"`;
+            `None`: OpenAI's.
 
     Raises:
         ConfigurationError: For another provider.
@@ -349,7 +349,7 @@ class EstimatingCounter(MessageCounter):
     def count_text(self, text: str) -> int:
         """Return the estimated tokens of a text, 0 only for an empty one.
 
-        Of more than a million characters a part is read, taken evenly from all of the text.
+        Above a million characters, only a part is read, taken evenly from the whole text.
         """
         if len(text) <= _STRETCH:
             cost = _cost_stretch(text)

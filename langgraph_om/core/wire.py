@@ -483,16 +483,16 @@ class MemoryRecord(TypedDict, total=False):
     """Missing before the Actor's first call."""
     windows: dict[str, ActorWindow]
     """How long a prompt the Actor's models read, by their names, empty for one without a name;
-    missing while nobody has said."""
+    missing while unknown."""
     attempts: dict[Operation, Attempt]
     usage: dict[Operation, Usage]
     """Per operation, all costs so far."""
     tripwire: NotRequired[Trip | None]
     """`None` in normal operation."""
     current_task: str | None
-    """What is being worked on; `None` while no observation stated it."""
+    """What is being worked on; `None` until an observation states it."""
     suggested_response: str | None
-    """The next message that the Observer suggests; `None` while it suggested none."""
+    """The next message that the Observer suggests; `None` if it suggested none."""
     thread_title: str | None
     """`None` while the thread has no title."""
     title: NotRequired[TitleState]
@@ -520,13 +520,13 @@ class MemoryRecord(TypedDict, total=False):
     """How often old messages of the thread had been pruned when the record last looked; 0 if
     missing."""
     floor: NotRequired[Floor]
-    """Missing but after a deletion that the record survived."""
+    """Present only after a deletion that the record survived."""
     evicted: NotRequired[str | None]
     """The last message that was removed from the conversation because the archive has it."""
     evicted_tokens: NotRequired[int]
     """The tokens of all messages that were removed; 0 if missing."""
     others: NotRequired[Others]
-    """Missing but where the user's threads know of each other."""
+    """Present only if the user's threads know of each other."""
 
 
 # --- Events: what all of a cycle have ------------------------------------------------------------
@@ -748,15 +748,15 @@ class JobRequest(TypedDict):
     at: str
     """When it was decided."""
     actor: str
-    """The Actor's model by name, which a memory asks that names none; empty where not known."""
+    """The name of the Actor's model, used by a memory that names none; empty if unknown."""
     record: "MemoryRecord"
     """The memory of the thread."""
     settings: dict[str, str]
-    """A digest of each setting that changes what comes of it."""
+    """A digest of each setting that affects the result."""
     messages: NotRequired[list[dict[str, Any]]]
     """The messages that it needs, as `langchain_core.messages.messages_to_dict` writes them."""
     message_ids: NotRequired[list[str]]
-    """Instead, where other processes find them by these: their ids."""
+    """Instead, if other processes find them by id: their ids."""
 
 
 class ColdCache(TypedDict, total=False):

@@ -31,18 +31,18 @@ KindT = TypeVar("KindT")
 
 @dataclass(frozen=True, kw_only=True)
 class Extractor:
-    """A value that is read out of what is observed or reflected.
+    """A value extracted from what is observed or reflected.
 
     Args:
-        instructions: What the value is, for the model; what it is without a schema.
+        instructions: What the value is, for the model; required without a schema.
         schema: A pydantic model, a TypedDict, a dataclass or a JSON Schema of an object; `None`:
             the value is a text.
-        include_previous: Whether the model is shown the value so far and changes it; else it
+        include_previous: Whether the model sees the current value and updates it; otherwise it
             writes a new one each time.
-        on_extracted: Called, sync or async, with a value that was found, a JSON object or a text,
-            and a mapping about it (`name`, `previous`, `cycle_id`, `thread_id`,
-            `resource_id`), before it is kept. What it returns is kept instead, unless that is
-            `None`; what it raises leaves the value as it was.
+        on_extracted: Called, sync or async, before a value is kept, with the value (a JSON object
+            or a text) and a mapping about it (`name`, `previous`, `cycle_id`, `thread_id`,
+            `resource_id`). What it returns is kept instead, unless that is `None`; if it raises,
+            the value stays as it was.
     """
 
     instructions: str | None = None

@@ -150,8 +150,9 @@ class WorkingMemory:
     Args:
         template: Markdown that the Actor fills in; each update replaces the whole text.
         schema: Instead of a template: a pydantic model, a TypedDict, a dataclass or a JSON Schema
-            (which needs the extra `jsonschema`). The memory is JSON then, and an update is merged:
-            objects deeply, lists are replaced, `null` deletes. Without either, a default template.
+            (which needs the extra `jsonschema`). The memory is then JSON, and updates are merged:
+            objects deeply; lists are replaced; `null` deletes. With neither, a default template is
+            used.
         scope: `"resource"`: one for all threads of a `resource_id`, in the graph's store.
             `"thread"`: one per thread, in the state's key `working_memory`, which an input or
             `update_state` may set too; it follows forks and time travel.
@@ -236,14 +237,14 @@ class WorkingMemory:
     aget, aput, aupdate = threaded(get), threaded(put), threaded(update)
 
     def merge(self, value: Any, memory: Any) -> Any:
-        """Return a value with an update merged into it as the tool does; for memory of a thread.
+        """Return a value with an update merged into it as the tool does; for a thread's memory.
 
         Args:
             value: A text or a JSON object; `None` for nothing yet.
             memory: The whole text, or with a schema the fields that change.
 
         Raises:
-            ConfigurationError: When what comes of it does not have the form, or is too long.
+            ConfigurationError: When the result does not have the form, or is too long.
         """
         try:
             return self.check(merge(read_state_value(value), self.form.read_patch(memory)))

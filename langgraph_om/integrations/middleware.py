@@ -1,4 +1,4 @@
-"""For `create_agent`: memory as a middleware, and so of deepagents.
+"""Memory as middleware, for `create_agent` and so for deepagents.
 
 A turn of memory runs where the model is called, and is written with the answer.
 """
@@ -85,12 +85,12 @@ class ObservationalMemoryAgentState(AgentState[Any]):
 
 
 class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
-    """Long-term memory for an agent of `create_agent` or deepagents.
+    """Long-term memory for an agent built with `create_agent` or deepagents.
 
     The conversation in the state stays as it is; the model is given the observations and the
-    messages that are not observed yet. Put it last, so that it sees what the others leave.
+    messages that are not observed yet. Put it last, so that it sees what other middleware changed.
 
-    A run may pass `context={"om_enabled": False}`; a server shows a form for that with
+    A run can pass `context={"om_enabled": False}`; a server shows a form for that with
     `create_agent(context_schema=MemoryContext)`, which middleware cannot set.
 
     Args:
@@ -99,13 +99,13 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             in its general-purpose subagent too. `None`: memory is added.
         as_node: Whether memory has its own node before the model's, so that its work is kept
             when the model fails. Each model call then takes another superstep and checkpoint.
-            A memory with `evict=True`, `on_error="abort"` or `on_error="raise"` has one in any
-            case, as does a subclass.
+            A memory with `evict=True`, `on_error="abort"` or `on_error="raise"` always has one, as
+            does a subclass.
         options: Instead of `memory`: what `ObservationalMemory` takes.
 
     Raises:
-        ConfigurationError: When both are given, `replaces` is not such a name, or the memory
-            doesn't fit an agent's state.
+        ConfigurationError: When `memory` and options are given, `replaces` is not a valid name,
+            or the memory doesn't fit an agent's state.
     """
 
     state_schema = _AgentMemoryState
@@ -177,7 +177,7 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], ModelResponse[Any]],
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
-        """Call the model with observations and recent messages in the place of all messages."""
+        """Call the model with observations and recent messages instead of all messages."""
         with self._turns.within_run(request), acting(request.model):
             request = self._without_recall(request)
             if not self._meet(request):
@@ -318,7 +318,7 @@ def _read_memory(
     if memory.messages_key != "messages":
         msg = (
             f"`messages_key` is {memory.messages_key!r}; the state of `create_agent` keeps the "
-            f"conversation in 'messages', leave it out"
+            f"conversation in 'messages', so omit the option"
         )
         raise ConfigurationError(msg)
     bind_recall(memory)

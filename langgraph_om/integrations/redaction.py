@@ -1,4 +1,4 @@
-"""Hooks that keep skills and secrets out of what Observer and Reflector are shown and write."""
+"""Hooks that keep skills and secrets out of what the Observer and the Reflector see and write."""
 
 from __future__ import annotations
 
@@ -123,20 +123,20 @@ Redactor = Callable[[Any, Mapping[str, Any]], Any]
 
 
 def redactor(*, skills: bool = True, secrets: bool = True, tools: Collection[str] = ()) -> Redactor:
-    """Return a hook that hides the texts of skills, and secrets.
+    """Return a hook that hides skill texts and secrets.
 
-    It serves as each of the four hooks that change something:
+    Use it for any of the four hooks that change something:
 
         hooks = {"before_observation": redactor(), "after_observation": redactor()}
 
-    Calls stay, so that what was used is known. What the Actor is shown does not change.
+    Calls stay, so that it is known what was used. What the Actor is shown does not change.
 
     Args:
-        skills: Whether results of tools that return a skill's text are left out: those of a usual
+        skills: Whether to leave out results of tools that return a skill's text: tools with a usual
             name, and any call with the path of a `SKILL.md`.
-        secrets: Whether keys, tokens, passwords and the like are hidden, by their form or by the
-            name before them.
-        tools: Names of more tools whose results are left out.
+        secrets: Whether to hide keys, tokens, passwords and the like, recognized by their form or
+            by the name before them.
+        tools: Names of more tools whose results to leave out.
     """
     hidden = {*tools, *(SKILL_TOOLS if skills else ())}
 

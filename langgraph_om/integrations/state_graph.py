@@ -82,13 +82,13 @@ def add_observational_memory(
 ) -> str:
     """Add the memory nodes and their edges to a graph under construction.
 
-    The caller draws the edges `START -> om_status` and `tools -> om_status`. With an archive
-    or titles, there is a node `om_finish` too: draw `agent -> om_finish` instead
-    of `agent -> END`, so that the archive has the Actor's answer, and the thread its title, at once
-    and not only in the next turn, and a pause begins there.
+    Draw the edges `START -> om_status` and `tools -> om_status` yourself. With an archive or
+    titles, there is also a node `om_finish`: draw `agent -> om_finish` instead of `agent -> END`.
+    Then the archive has the Actor's answer, and the thread its title, at once instead of in the
+    next turn, and a pause begins there.
 
-    A builder without a `context_schema` gets `MemoryContext`, so that a run may pass
-    `context={"om_enabled": False}` and a server shows a form.
+    A builder without a `context_schema` gets `MemoryContext`, so that a run can pass
+    `context={"om_enabled": False}` and a server shows a form for it.
 
     Args:
         builder: The graph; add its node `before` first, so that it gets
@@ -100,9 +100,8 @@ def add_observational_memory(
         The name of the node to draw edges into, `"om_status"`.
 
     Raises:
-        ConfigurationError: When the builder has no such list of messages, or has memory already,
-            or the list cannot be shortened, as `evict` would, or `before` is nearly the name of a
-            node, but none.
+        ConfigurationError: When the builder lacks the list of messages or already has memory,
+            `evict` cannot shorten the list, or `before` looks like a misspelled node name.
     """
     add_memory_nodes(builder, memory, before, end=end)
     return STATUS
@@ -212,20 +211,20 @@ def create_memory_agent(
     name: str | None = None,
     delta: bool = True,
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
-    """Build an agent with model, tools and memory, for conversations without a limit.
+    """Build an agent with model, tools and memory, for conversations of any length.
 
-    A run may pass `context={"om_enabled": False}` or `{"resource_id": ...}` (`MemoryContext`).
+    A run can pass `context={"om_enabled": False}` or `{"resource_id": ...}` (`MemoryContext`).
 
     Args:
         model: The Actor's model: a chat model, or its name such as `"openai:gpt-6-luna"`. A memory
-            that names no model asks it too.
+            that names no model also uses it.
         tools: Tools or functions; memory adds its own.
         memory: The memory; `None`: `ObservationalMemory()`.
         system_prompt: The agent's own system prompt.
         checkpointer: Stores threads; `None` under a server or Studio, which brings its own.
         store: A LangGraph store for the tools and for semantic search.
         name: The graph's name.
-        delta: Whether a checkpoint holds only what changed. With `False` each one holds the whole
+        delta: Whether a checkpoint holds only what changed. With `False`, each one holds the whole
             conversation and memory, which `checkpointer.prune(..., strategy="keep_latest")` needs.
 
     Raises:

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from langgraph_om.archive import SQLAlchemyArchive
 
 JobOutcome = Literal["done", "failed", "overtaken", "withdrawn"]
-"""What came of a run: a result; a failure; a result that comes too late, because another worker has
-claimed the job since; or nothing, because nobody wants the job any more, or wants it from here."""
+"""A run's outcome: a result; a failure; a result that comes too late, because another worker has
+since claimed the job; or nothing, because the job is no longer wanted, or not from here."""
 
 CARRY_OUT = "om_carry_out"
 """Carries out the job."""
@@ -44,11 +44,11 @@ class WorkerInput(TypedDict):
     request: Annotated[dict[str, Any], UntrackedValue]
     """The job, a `JobRequest`."""
     sender: Annotated[str, UntrackedValue]
-    """Under which name it was claimed by who sent it."""
+    """The name under which its sender claimed it."""
 
 
 class WorkerOutput(TypedDict):
-    """What is left of a run."""
+    """The result of a run."""
 
     cycle_id: str
     """The job."""
@@ -80,8 +80,8 @@ def worker_graph(memory: ObservationalMemory) -> CompiledStateGraph[Any, Any, An
     runner = runner_of(check_memory(memory))
     if runner.archive is None:
         msg = (
-            "`memory` has no `archive`, by which the agent and the worker know each other's jobs; "
-            "set `archive`, the same for both"
+            "`memory` has no `archive`, through which the agent and the worker share jobs; set the "
+            "same `archive` for both"
         )
         raise ConfigurationError(msg)
     seconds = max(CLAIM_SECONDS, runner.job_seconds)

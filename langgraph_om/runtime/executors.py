@@ -1,10 +1,10 @@
 """Where buffering jobs run: beside the conversation, or in the step.
 
-An executor knows jobs by the id of their cycle. `BackgroundBuffering` keeps results until they are
-pushed out by newer ones. Results are looked at, never taken away: a fork and a repeated superstep
-see the same one. With an archive, the workers that share it run each job once and see each other's
-results: a worker claims a job until a fixed time, and nobody renews that. A result counts only from
-the worker that claimed the job last, so a job that is done twice changes memory once.
+An executor identifies jobs by their cycle's id. `BackgroundBuffering` keeps results until newer
+ones push them out. Results are read, never removed: a fork and a repeated superstep see the same
+one. With an archive, the workers that share it run each job once and see each other's results: a
+worker claims a job until a fixed time, and nobody renews the claim. A result counts only from the
+worker that claimed the job last, so a job that runs twice changes memory once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ logger = logging.getLogger("langgraph_om")
 AnswerT = TypeVar("AnswerT")
 
 POLL_SECONDS: Final = 0.2
-"""How often a job of another worker is looked at while somebody waits for it."""
+"""How often another worker's job is checked while somebody waits for it."""
 
 JobWork = Callable[[], JobResult]
 """A job to run in this process; it returns the event that is its result, and does not raise."""
@@ -47,9 +47,9 @@ JobWork = Callable[[], JobResult]
 class Executor(Protocol):
     """Runs jobs in the background, in this process or in another.
 
-    A job is known by the id of its cycle, and is done once: its result is looked at, by forks and
-    repeated steps too, and not taken away. Methods are called from several threads. One that raises
-    costs no turn: the job counts as not taken, or as still running.
+    A job is identified by its cycle's id and done once: its result is read, also by forks and
+    repeated steps, and never removed. Methods are called from several threads. An error in one ends
+    no turn: the job counts as not accepted, or as still running.
     """
 
     def submit(
@@ -64,59 +64,59 @@ class Executor(Protocol):
         deletion: int | None = None,
         request: Callable[[], JobRequest],
     ) -> bool:
-        """Take a job, unless it is known already; never waits for its end.
+        """Accept a job, unless it is already known; never waits for its end.
 
         Args:
             cycle_id: The job's id; a known one is not run again, since another attempt has
                 another id.
-            key: Of jobs with the same key one runs at a time.
+            key: Only one job with the same key runs at a time.
             work: Runs the job in this process.
             thread_id: The thread it works for.
             resource_id: The resource it works for.
             about: Other threads that its result is about.
-            deletion: How many deletions of thread and resource its messages are from after.
+            deletion: How many deletions of thread and resource came before its messages.
             request: Returns the job as plain JSON, for another process, where
                 `memory.run_job(request)` carries it out.
 
         Returns:
-            Whether the job is known now; `False` when there is no room for it, and memory tries
-            again later.
+            Whether the job is known now; `False` if there is no room for it: memory tries again
+            later.
         """
 
     def peek(self, cycle_id: str) -> JobState:
         """Return a job's result, `"running"`, `"expired"` or `None`, without waiting.
 
-        `"expired"` means that the job's worker is gone; `None` that the job is not known. Memory
-        starts either one again.
+        `"expired"` means that the job's worker is gone; `None`, that the job is unknown. In both
+        cases, memory starts it again.
         """
 
     def wait(self, cycle_id: str, timeout: float) -> JobState:
-        """Do the same as `peek`, once the job has ended or so many seconds have passed.
+        """Do the same as `peek`, once the job has ended or `timeout` seconds have passed.
 
         `"withdrawn"` means that the executor took back a job that had not begun: the waiting turn
         does the work.
         """
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Wait until no job that was submitted here is at work, and return whether none is left.
+        """Wait until no job submitted here is running, and return whether none is left.
 
         Args:
-            timeout: Seconds to wait at most; `None`: as long as it takes.
+            timeout: The most seconds to wait; `None`: no limit.
         """
 
     def close(self, timeout: float = 5.0) -> bool:
-        """Take no more jobs, wait for those at work, and return whether none is left."""
+        """Accept no more jobs, wait for running ones, and return whether none is left."""
 
     def forget(self, thread_ids: Collection[str], resource_id: str | None = None) -> None:
         """Delete the jobs of threads, and those of a resource, wherever they wait.
 
-        One that is at work may go on; what it comes to is kept nowhere.
+        A running job may go on, but its result is not kept.
 
         Args:
-            thread_ids: The threads: those that a job works for, within which that one runs
-                (`t` of `t|>...`), or of which its result tells (`about`). All of a resource's, as a
-                run may have named no resource.
-            resource_id: Whose jobs are deleted, whatever their thread.
+            thread_ids: The threads: those that a job works for, those within which such a thread
+                runs (`t` of `t|>...`), or those its result is about (`about`). Pass all threads of
+                a resource, as a run may have named no resource.
+            resource_id: The resource whose jobs are deleted, whatever their thread.
 
         Raises:
             Exception: Whatever keeps them from being deleted.
@@ -211,11 +211,11 @@ class BackgroundBuffering(SharingExecutor):
 
     A turn never waits for a job before the window reaches `block_after`. Jobs outlive event loops
     and runs. At exit, the interpreter waits `exit_timeout` seconds for running jobs; the messages
-    of the others stay unobserved. With an archive, results are there for the next process, and
-    another process takes over the jobs of a killed one.
+    of the others stay unobserved. With an archive, the next process finds the results, and another
+    process takes over the jobs of a killed one.
 
     Args:
-        workers: How many jobs run at once; a job beyond is refused and tried again later.
+        workers: How many jobs run at once; further jobs are refused and retried later.
         exit_timeout: The most seconds that the interpreter's exit waits for jobs.
 
     Raises:

@@ -144,8 +144,8 @@ def read_request(settings: Settings, request: Mapping[str, Any]) -> EffectFlow[C
         job = describe_job(settings, record, window, decision, now)
     if job is None or job.cycle_id != given["cycle_id"]:
         msg = (
-            f"the job {given['cycle_id']!r} cannot be carried out: its messages are not as they "
-            f"were when it was asked for; drop it, memory asks for another one"
+            f"the job {given['cycle_id']!r} cannot be carried out: its messages have "
+            f"changed since it was requested; drop it, and memory requests another"
         )
         raise ConfigurationError(msg)
     return job
@@ -200,10 +200,10 @@ def do_job(job: Cycle, context: RunContext) -> JobResult:
 
 
 CALL_SECONDS = 5.0
-"""How long a call of the server may take; a turn waits so long when it does not answer."""
+"""How long a call to the server may take, and so how long a turn waits for its answer."""
 _GONE = 404
 _NO_ROOM = frozenset({429, 503})
-"""What a server answers that is too busy."""
+"""The answers of a server that is too busy."""
 _SENT = "sent "
 """How the name begins under which a job is claimed that no worker has begun."""
 _PATIENCE = 2.0
@@ -213,22 +213,22 @@ _MOST_AWAITED: Final = 1024
 
 
 class ServerBuffering(SharingExecutor):
-    """Send jobs to a LangGraph server, as background runs of the graph that `worker_graph` makes.
+    """Send jobs to a LangGraph server, as background runs of the graph that `worker_graph` returns.
 
-    Each job is a stateless run: a thread that the server makes for it and deletes when it is done,
-    so nothing of a conversation stays on the server, and runs of one conversation need not wait
-    for each other. The archive ensures that a job counts once: the sender claims the job, the
+    Each job is a stateless run, in a thread that the server creates for it and deletes when it is
+    done. So no part of a conversation stays on the server, and runs of one conversation need not
+    wait for each other. The archive ensures that a job counts once: the sender claims the job, the
     worker takes over the claim, and only the result of the last claim counts. A job
     without a result is sent again once its claim has ended, after five minutes.
 
-    `memory.delete_thread` and `delete_resource` delete the runs of what they delete.
+    `memory.delete_thread` and `delete_resource` also delete the runs for what they delete.
 
     It needs an archive, the same for the agent and the worker.
 
     Args:
-        url: The server's URL; its key is read from the environment, as the client does. `None`: the
-            server in whose process the agent runs.
-        client: A synchronous client of `langgraph_sdk` instead, such as one with its own headers.
+        url: The server's URL; the client reads its key from the environment. `None`: the server in
+            whose process the agent runs.
+        client: Instead, a synchronous client of `langgraph_sdk`, such as one with its own headers.
         graph: The name of the worker's graph in the server's `langgraph.json`, or an assistant's
             id.
 
@@ -265,8 +265,8 @@ class ServerBuffering(SharingExecutor):
         if self._client is None and self._url is None:
             if "langgraph_api" not in sys.modules:
                 msg = (
-                    "`ServerBuffering()` has no `url`, which is for processes of a LangGraph "
-                    "server, and this isn't one; pass the server's URL or a client"
+                    "`ServerBuffering()` without a `url` works only in a LangGraph server's "
+                    "process, and this isn't one; pass the server's URL or a client"
                 )
                 raise ConfigurationError(msg)
             # Of this process the client is asynchronous alone; the loop around may be the server's.
@@ -286,11 +286,11 @@ class ServerBuffering(SharingExecutor):
         request: Callable[[], JobRequest] | None = None,
         **whose: Any,
     ) -> bool:
-        """Send a job, unless it is known already; waits for the server's word that it has it.
+        """Send a job, unless it is already known; waits until the server confirms it.
 
         Returns:
             Whether the job is known now; `False` when the archive fails, or the server is too busy.
-            When sending fails in another way, that is the job's result, a failure.
+            If sending fails in another way, that failure is the job's result.
 
         Raises:
             ConfigurationError: When there is no archive.
@@ -376,7 +376,7 @@ class ServerBuffering(SharingExecutor):
                         self._delete_run(key)
                     deleted |= left
         except ConfigurationError as error:
-            logger.warning("runs of what was deleted may be on a server: %s", error)
+            logger.warning("runs for deleted data may still be on a server: %s", error)
 
     def _find_runs(self, metadata: dict[str, Any]) -> set[str]:
         """Return threads of runs with this in their metadata, a hundred at most."""

@@ -54,15 +54,15 @@ Access = Literal["none", "read", "write"]
 
 
 class MemoryContext(TypedDict, total=False):
-    """What a run may say to memory, as `context=` or in `configurable`.
+    """What a run can tell memory, as `context=` or in `configurable`.
 
     The `context_schema` of graphs that have none of their own.
     """
 
     om_enabled: bool
-    """Whether memory is in force for this run."""
+    """Whether memory is on for this run."""
     om_read_only: bool
-    """Whether memory is shown in this run, and nothing of it changes."""
+    """Whether this run shows memory without changing it."""
     resource_id: str
     """The user or entity that the thread belongs to."""
     timezone: str

@@ -96,10 +96,10 @@ def turn(
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What one step of memory came to, outside of any graph."""
+    """The result of one step of memory, outside of any graph."""
 
     record: MemoryRecord
-    """The memory to keep, and to hand in with the next step."""
+    """The memory to keep, and to pass to the next step."""
     events: list[Part]
     """What happened, as `data-om-*` parts in order."""
     messages: list[BaseMessage]
@@ -107,7 +107,7 @@ class StepResult:
     aborted: bool
     """Whether a failure ended the turn (`on_error="abort"`)."""
     evicted: list[str] = field(default_factory=list)
-    """With `evict=True`: ids of the messages that need not be handed in any more."""
+    """With `evict=True`: ids of the messages that no longer need to be passed."""
 
 
 def take_step(

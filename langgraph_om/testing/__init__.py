@@ -1,7 +1,7 @@
 """Test doubles for agents with memory: models that answer offline, and checks.
 
-No model here asks a provider, reads a clock or leaves anything to chance: the same calls give the
-same answers. `ScriptedChatModel` says what a test wrote down, `ExtractiveObserver` and
+No model here calls a provider, reads a clock or uses randomness: the same calls give the same
+answers. `ScriptedChatModel` returns what a test scripted, `ExtractiveObserver` and
 `ExtractiveReflector` write observations by quoting what they are given (good enough to watch the
 memory work without a key), and `check_message_sequence` names what a provider would reject.
 """

@@ -21,13 +21,13 @@ Provider: TypeAlias = Literal["openai", "anthropic", "gemini"]
 
 
 def check_message_sequence(messages: Sequence[BaseMessage], provider: Provider) -> list[str]:
-    """Return what a provider would refuse in these messages, in words; nothing when all is well.
+    """Return what a provider would reject in these messages, in words; empty if all is well.
 
-    The messages are taken as the input of a model call that is about to be made. For every
-    provider: something besides system messages; those only in front; each tool result directly
-    after the message that called it, and each call answered once. Anthropic and Gemini want a user
-    message first; Anthropic no empty text but in a final assistant message; Gemini function calls
-    right after a user message or a tool result, and not an assistant message at the end.
+    The messages are checked as the input of the next model call. Every provider requires some
+    message besides system messages, which come first, and one result for each tool call, directly
+    after it. Anthropic and Gemini require a user message first. Anthropic allows empty text only in
+    a final assistant message. Gemini requires function calls to follow a user message or a tool
+    result, and no assistant message at the end.
 
         >>> from langchain_core.messages import AIMessage, HumanMessage
         >>> check_message_sequence([HumanMessage("hi")], "gemini")

@@ -1,4 +1,4 @@
-"""An Observer and a Reflector that ask no model: they quote, keep and shorten what tells most.
+"""An Observer and a Reflector without a model: they quote, keep and shorten what tells most.
 
 What tells most is found by counting: a sentence weighs what can be asked about later: numbers,
 names and long words. Short plain words, as greetings and thanks are made of, weigh nothing.
@@ -186,14 +186,14 @@ class _Note:
 class ExtractiveObserver(OfflineChatModel):
     """Write valid observations by quoting about a quarter of the conversation; no model behind it.
 
-    It reads the last `<conversation>` block of its messages. Of each message it quotes the sentence
-    with the most numbers, names and long words: the user's as 🔴 (questions as 🟡), the assistant's
-    as 🟢 when the message has a number or a list, or it is the third. Tool calls become sub-items;
-    a message of short plain words alone ("Thanks!", "Please book a cabin.") becomes nothing, unless
-    many such words are all that is said, and so do those that tell least while the items are longer
-    than a quarter of the conversation, but no call behind the user's newest message. Where it is
-    told of 📌, it marks what the user wants "always", "never" or "from now on". It is not clever,
-    but what it writes is drawn from the conversation and the same every time.
+    It reads the last `<conversation>` block of its messages. From each message, it quotes the
+    sentence with the most numbers, names and long words: the user's as 🔴 (questions as 🟡), the
+    assistant's as 🟢 if the message has a number or a list, or is the third. Tool calls become
+    sub-items. A message of only short plain words ("Thanks!", "Please book a cabin.") is dropped,
+    unless many such words are all that is said. While the items are longer than a quarter of the
+    conversation, those that tell least are dropped too, but no call after the user's newest
+    message. If told about 📌, it marks what the user wants "always", "never" or "from now on". It
+    isn't clever, but what it writes comes from the conversation and is the same every time.
 
         >>> transcript = '''<conversation>
         ... Date: Dec 4, 2025
@@ -413,8 +413,9 @@ class ExtractiveReflector(OfflineChatModel):
 
     It answers with edits of the numbered items in the last `<observation-log>` block of its
     messages: it shortens every 🔴 and ✅ (older days more, articles and the like first), and drops
-    🟢 and sub-items. The newest 🟡 stay while there is room. Below eight words an observation says
-    nothing: rather than cut it shorter, those with the fewest numbers, names and long words go.
+    🟢 and sub-items. The newest 🟡 stay while there is room. Below eight words, an observation says
+    nothing: instead of shortening further, it drops those with the fewest numbers, names and long
+    words.
 
         >>> log = '''<observation-log>
         ... Date: Dec 4, 2025

@@ -1,6 +1,6 @@
-"""Chat models that ask nobody: they record their calls, know for whom, and stream their answer.
+"""Chat models that work offline: they record calls, know their role, and stream their answers.
 
-`ScriptedChatModel` answers as a test wrote it down.
+`ScriptedChatModel` gives the answers that a test scripted.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Tape:
 
 
 class OfflineChatModel(BaseChatModel):
-    """A base of the doubles: records calls, waits, makes up usage, streams, and knows the role."""
+    """The base of the doubles: records calls, waits, estimates usage, streams, knows its role."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -323,10 +323,10 @@ def _split_tool_calls(message: AIMessage) -> list[dict[str, Any]]:
 
 
 class ScriptedChatModel(OfflineChatModel):
-    """Answer what a test wrote down, by role: one model for Actor, Observer and Reflector.
+    """Give a test's scripted answers, by role: one model for Actor, Observer and Reflector.
 
-    A call with `om_role: "observer"` in its metadata, as memory makes it, is the Observer's; the
-    Reflector's likewise; any other is the Actor's. Replies are used in order and the last one
+    A call with `om_role: "observer"` in its metadata, as memory sets it, is the Observer's;
+    likewise for the Reflector; any other is the Actor's. Replies are used in order and the last one
     repeats. A reply is a text, an `AIMessage`, an error to raise, or a function of the received
     messages; a single reply needs no list.
 
@@ -338,9 +338,9 @@ class ScriptedChatModel(OfflineChatModel):
         >>> [call["role"] for call in model.calls]
         ['actor', 'actor', 'actor', 'observer']
 
-    Answers stream word by word and tool calls in pieces, as from a provider. A message keeps the
-    id it was written with, once: when it repeats it gets a new one, so that it is appended to a
-    thread instead of replacing its first appearance. Missing usage is made up from characters.
+    Answers stream word by word and tool calls in pieces, as from a provider. A message keeps its
+    own id once; when it repeats, it gets a new one, so that it is appended to a thread instead of
+    replacing its first appearance. Missing usage is estimated from characters.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The groups of options, one class each: what each option means, allows and is if left out.
+"""The groups of options, one class each: each option's meaning, allowed values and default.
 
 A group is passed as its class or as a mapping with the same keys. pydantic checks its values
 strictly (`True` is not a number). The memory's own options are in `langgraph_om/options.py`.
@@ -79,7 +79,7 @@ class Group(BaseModel):
         return cls(**(given if isinstance(given, Mapping) else {}))
 
     def has(self, option: str) -> bool:
-        """Return whether an option was set, be it to its default."""
+        """Return whether an option was set, even to its default."""
         return option in self.model_fields_set
 
     def change(self, **options: Any) -> Self:
@@ -161,7 +161,7 @@ def _write_call(path: list[str], value: object) -> str:
 
 
 def find_near(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that another one was probably meant to be."""
+    """Return the known name that was probably meant."""
     known = list(known)
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
     near = [found for said in (snake, name) for found in get_close_matches(said, known, 1, 0.75)]
@@ -280,9 +280,9 @@ class ModelSettings(TypedDict, total=False):
     temperature: Annotated[float, Field(ge=0)] | None
     """How freely the model chooses its words."""
     max_output_tokens: Tokens | None
-    """The longest answer, in tokens; no more is sent than the model is known to take."""
+    """The longest answer, in tokens; capped at what the model is known to support."""
     thinking_budget: Annotated[int, Field(ge=-1)] | None
-    """Tokens that a model of Google may think: 0 for none, -1 for as many as it likes."""
+    """Thinking tokens of a Google model: 0 for none, -1 for no limit."""
     extra: Mapping[str, Any] | None
     """Keyword arguments for the model's client, sent as they are."""
 
@@ -290,7 +290,7 @@ class ModelSettings(TypedDict, total=False):
 ModelSettings.__pydantic_config__ = Group.model_config  # type: ignore[attr-defined]
 
 OBSERVER_SETTINGS: Final[ModelSettings] = {"temperature": 0.3, "max_output_tokens": 100_000}
-"""What the Observer's model is sent if the user sets nothing and its profile says it takes it."""
+"""What the Observer's model is sent if the user sets nothing and its profile supports it."""
 REFLECTOR_SETTINGS: Final[ModelSettings] = {"temperature": 0, "max_output_tokens": 100_000}
 """The same for the Reflector's model."""
 
@@ -301,16 +301,15 @@ class ObservationConfig(Group):
     path: ClassVar[str] = "observation"
 
     model: Any = None
-    """The Observer's model, if it is not the Reflector's; for one model for both, pass `model` to
-    the memory."""
+    """The Observer's model, if it differs from the Reflector's; for one model for both, pass
+    `model` to the memory."""
     instruction: str | None = None
     """Your instructions, added to the end of the Observer's system prompt."""
     message_tokens: Tokens = 30_000
     """The size of the recent messages, in tokens, at which the Observer turns them into
     observations."""
     max_tokens_per_batch: Tokens = 10_000
-    """The most tokens of other threads' messages in one call of the Observer, with
-    `scope="resource"`."""
+    """The most tokens of other threads' messages in one Observer call, with `scope="resource"`."""
     model_settings: ModelSettings = Field(default_factory=OBSERVER_SETTINGS.copy)
     """Settings for each call of the model: `temperature`, `max_output_tokens`, `thinking_budget`
     (Google), and `extra`, a mapping for the model's client. A setting that you leave out has
@@ -364,8 +363,8 @@ class ReflectionConfig(Group):
     path: ClassVar[str] = "reflection"
 
     model: Any = None
-    """The Reflector's model, if it is not the Observer's; for one model for both, pass `model` to
-    the memory."""
+    """The Reflector's model, if it differs from the Observer's; for one model for both, pass
+    `model` to the memory."""
     instruction: str | None = None
     """Your instructions, added to the end of the Reflector's system prompt."""
     observation_tokens: Tokens = 40_000
@@ -388,10 +387,10 @@ class RetrievalConfig(Group):
     path: ClassVar[str] = "retrieval"
 
     scope: Scope = "resource"
-    """Whether the tool reads all threads of the user or only its own. Without an archive, it is
-    its own."""
+    """Whether the tool reads all threads of the user or only its own. Without an archive, only its
+    own."""
     instructions: str | None = None
-    """Your text behind the agent's guidance about `recall`."""
+    """Your text, added after the agent's guidance about `recall`."""
     vector: bool = False
     """Whether to search by meaning too, in the graph's store."""
     inject: Annotated[
@@ -400,12 +399,12 @@ class RetrievalConfig(Group):
             'True, False, or a mapping such as {"top_k": 4, "message_range": 2, "min_score": 0.2}'
         ),
     ] = False
-    """Whether to search for each new message of the user, and to show the agent what was found: a
-    flag, or a mapping with `top_k`, `message_range` and `min_score`."""
+    """Whether to search for each new user message and show the agent the hits: a flag, or a mapping
+    with `top_k`, `message_range` and `min_score`."""
 
 
 class InjectConfig(Group):
-    """What is found for a message of the user and shown with it."""
+    """Settings of the search for each user message."""
 
     path: ClassVar[str] = "retrieval.inject"
 
@@ -426,8 +425,8 @@ class TitleConfig(Group):
     path: ClassVar[str] = "thread_title"
 
     model: Any = None
-    """The model that is asked for a title; `None`: the Observer's."""
+    """The model that writes titles; `None`: the Observer's."""
     instructions: str | Callable[..., Any] | None = None
-    """Your text behind the question, or a function of the run's configuration that returns it."""
+    """Your text, added after the question, or a function of the run's configuration."""
     min_messages: Annotated[int, Field(ge=2)] = 2
-    """How many messages of the user and answers there are before a title is asked for."""
+    """How many user messages and answers must exist before a title is requested."""

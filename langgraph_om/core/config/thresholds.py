@@ -108,45 +108,44 @@ larger: as much as by default."""
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Every limit of the memory, in tokens where nothing else is said."""
+    """Every limit of the memory, in tokens unless stated otherwise."""
 
     message_tokens: int
-    """The window at which it is activated or observed."""
+    """The size of the recent messages at which they are activated or observed."""
     buffer_tokens: int | None
-    """The growth of the window that starts a background observation; `None`: no buffering."""
+    """How many new tokens start a background observation; `None`: no buffering."""
     keep_tokens: int
-    """The retention floor: how much of the window stays verbatim."""
+    """The retention floor: how much of the recent messages stays verbatim."""
     block_after: int
-    """The window at which the turn waits for the Observer."""
+    """The size of the recent messages at which the turn waits for the Observer."""
     observation_tokens: int
-    """The log at which it is reflected."""
+    """The size of the log at which it is reflected."""
     reflect_buffer_at: int | None
-    """The log at which a background reflection starts; `None`: no buffering."""
+    """The size of the log at which a background reflection starts; `None`: no buffering."""
     reflect_block_after: int
-    """The log at which the turn waits for the Reflector."""
+    """The size of the log at which the turn waits for the Reflector."""
     shares_room: bool = False
-    """Whether window and log share their room: either may use what the other leaves of its
-    threshold."""
+    """Whether recent messages and log share their room: each may use what the other leaves free."""
     budget: int | None = None
-    """What both have together; `None`: only limits of each are given."""
+    """What both may use together; `None`: each has only its own limits."""
     activate_after: float | Literal["auto"] | None = None
-    """The pause, in seconds, after which what was made ahead of need is activated, as it is when
-    another provider answers; `"auto"`: as long as the provider keeps a prompt, `None`: neither."""
+    """The pause, in seconds, after which prepared observations are activated, as when another
+    provider answers; `"auto"`: as long as the provider keeps a prompt; `None`: neither."""
     scales_interval: bool = False
     """Whether the interval is a part of what is observed at once beside the log as it is."""
     observes: bool = True
     """Whether anything is observed or reflected."""
     deadline: float | None = None
-    """Seconds that one call of the Actor waits at most; `None`: for as long as it takes."""
+    """The most seconds that one call of the Actor waits; `None`: no limit."""
     scaled_from: int | None = None
     """How large window and log might have grown before the limits were scaled down to the Actor's
     window; `None`: they are as configured."""
 
     def fit(self, room: int) -> Thresholds:
-        """Return limits in the same proportions of which window and log together fit into a room.
+        """Return limits in the same proportions that together fit into a number of tokens.
 
         Args:
-            room: Tokens; limits that fit already stay as they are.
+            room: The tokens; limits that already fit stay as they are.
         """
         if self.largest_tokens <= room:
             return self
@@ -163,7 +162,7 @@ class Thresholds:
         )
 
     def resize(self, messages: int, log: int) -> Thresholds:
-        """Return limits with other thresholds, and what follows in the same proportions."""
+        """Return limits with other thresholds, and the rest in the same proportions."""
         of_window = Fraction(messages, self.message_tokens)
         of_log = Fraction(log, self.observation_tokens)
         buffer, begin = self.buffer_tokens, self.reflect_buffer_at
@@ -189,42 +188,42 @@ class Thresholds:
         return None if self.budget is None else int(self.budget * BUDGET_BOUND)
 
     def messages_at(self, log_tokens: int) -> int:
-        """Tell the window's threshold beside a log of `log_tokens`."""
+        """Return the window's threshold beside a log of `log_tokens`."""
         if not self.shares_room:
             return self.message_tokens
         room = self.reflect_block_after if self.lends_reserve else self.observation_tokens
         return self.message_tokens + max(0, room - log_tokens)
 
     def piece_at(self, log_tokens: int) -> int:
-        """Tell how much is observed at once, at most, beside a log of `log_tokens`."""
+        """Return how much is observed at once, at most, beside a log of `log_tokens`."""
         return max(self.message_tokens, min(self.messages_at(log_tokens), LARGEST_PIECE))
 
     def interval_at(self, log_tokens: int) -> int | None:
-        """Tell the growth of the window that starts an observation beside a log of `log_tokens`."""
+        """Return the growth of the window that starts an observation, given `log_tokens`."""
         if self.buffer_tokens is None or not self.scales_interval:
             return self.buffer_tokens
         return self.buffer_tokens * self.piece_at(log_tokens) // self.message_tokens
 
     @property
     def largest_tokens(self) -> int:
-        """Tell how large window and log may grow together before a turn waits."""
+        """Return how large window and log may grow together before a turn waits."""
         return self.block_after + self.reflect_block_after
 
     def due(self, operation: str) -> int:
-        """Tell the size at which an operation is due: of the window, or of the log."""
+        """Return the size of the window, or of the log, at which an operation is due."""
         return self.observation_tokens if operation == "reflection" else self.message_tokens
 
     def block_messages_at(self, log_tokens: int) -> int:
-        """Tell the window's blocking threshold beside a log of `log_tokens`."""
+        """Return the window's blocking threshold beside a log of `log_tokens`."""
         return self.messages_at(log_tokens) + self.block_after - self.message_tokens
 
     def block_observations_at(self, window_tokens: int) -> int:
-        """Tell the log's blocking threshold beside a window of `window_tokens`."""
+        """Return the log's blocking threshold beside a window of `window_tokens`."""
         above = self.reflect_block_after - self.observation_tokens
         return self.observations_at(window_tokens) + above
 
     def observations_at(self, window_tokens: int) -> int:
-        """Tell the log's threshold beside a window of `window_tokens`."""
+        """Return the log's threshold beside a window of `window_tokens`."""
         if not self.shares_room:
             return self.observation_tokens
         room = self.block_after if self.lends_reserve else self.message_tokens
