@@ -168,8 +168,8 @@ def __getattr__(name: str) -> _typing.Any:
         if problem is None or (error.name or "").partition(".")[0] != "langchain":
             raise
         msg = (
-            f"{name} needs the package 'langchain' from version {_LANGCHAIN_FLOOR} on, and "
-            f"{problem}; install it with `pip install --upgrade 'langgraph-om[agents]'`"
+            f"{name} needs the package 'langchain' {_LANGCHAIN_FLOOR} or newer, and {problem}; "
+            f"install it with `pip install --upgrade 'langgraph-om[agents]'`"
         )
         raise ImportError(msg) from error
     return getattr(module, name)

@@ -258,7 +258,7 @@ def _error(outcome: Outcome) -> str | None:
     failed = [own for own in outcome.record["attempts"].values() if own["failures"]]
     error = next((own["error"] for own in failed if own.get("error")), None)
     if error is None and outcome.record.get("outbox"):
-        return "the archive does not have all of the log yet; the thread's next step sends the rest"
+        return "the archive does not have the whole log yet; the thread's next step sends the rest"
     return error
 
 

@@ -49,7 +49,7 @@ def move_to(thread: GraphThread, resource_id: str) -> Requests[str]:
     """Give a thread to another user, in its state too."""
     runner, given = thread.runner, thread.config.get("configurable", {})
     if narrow := [name for name in ("checkpoint_id", "checkpoint_ns") if given.get(name)]:
-        msg = f"`config` has a `{narrow[0]}`; a thread is moved as a whole: leave it out"
+        msg = f"`config` has a `{narrow[0]}`; only whole threads can be moved; omit it"
         raise ConfigurationError(msg)
     former = runner.runs.find_resource(thread.config)
     yield from thread.rest(also_of=resource_id)
@@ -74,8 +74,8 @@ def move_thread(
     archive, meaning = runner.archive, _find_meaning(runner)
     if archive is None:
         msg = (
-            f"the thread {thread_id!r} cannot be moved: without an `archive` a thread is whose the "
-            f"run says; run it with the other `resource_id`"
+            f"the thread {thread_id!r} cannot be moved: without an `archive`, the run names the "
+            f"owner; run it with the other `resource_id`"
         )
         raise ConfigurationError(msg)
     would = f"would stay the former owner's; the thread {thread_id!r} is not moved yet"
@@ -255,7 +255,8 @@ def prune(
     """Delete what is older, thread by thread: whole threads first, then old messages of others."""
     if not isinstance(older_than, timedelta) or older_than <= timedelta(0):
         msg = (
-            f"`older_than` is {older_than!r}; pass a `timedelta` above 0, as `timedelta(days=90)`, "
+            f"`older_than` is {older_than!r}; pass a `timedelta` above 0, such as "
+            f"`timedelta(days=90)`, "
             f"or set `retention`"
         )
         raise ConfigurationError(msg)
@@ -372,8 +373,8 @@ def _check_reach(
     is_kept_here = not isinstance(runner.buffering, BackgroundBuffering | InlineBuffering)
     if runner.archive is None and store is None and checkpointer is None and not is_kept_here:
         msg = (
-            "this call can't reach anything: without an `archive`, all that memory "
-            "knows is in the threads' checkpoints; pass the graph's checkpointer, "
+            "this call can't reach anything: without an `archive`, all of memory is in the "
+            "threads' checkpoints; pass the graph's checkpointer, "
             "`checkpointer=...`"
         )
         raise ConfigurationError(msg)

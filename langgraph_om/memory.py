@@ -502,8 +502,8 @@ class ObservationalMemory(metaclass=NoMiddleware):
             runner.settings.parts.working.accept(scope, working_memory)
         elif working_memory is not None:
             msg = (
-                "`working_memory` is given to a step; pass ObservationalMemory(working_memory=...) "
-                "too"
+                "`working_memory` was passed to a step; also pass "
+                "ObservationalMemory(working_memory=...)"
             )
             raise ConfigurationError(msg)
         flow = take_step(runner, record, messages, thread_id, scope, is_final=final)
@@ -765,7 +765,7 @@ def runner_of(memory: ObservationalMemory) -> StepRunner:
 
 
 NO_TOOLS = (
-    "the model does not support tools, so `recall` is off; use a chat model that does, or pass "
+    "the model does not support tools, so recall is off; use a chat model that does, or pass "
     "retrieval=False"
 )
 

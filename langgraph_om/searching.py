@@ -221,8 +221,8 @@ def list_threads(
     latest, earliest = read_limits(before, after, timezone)
     if graph is None and archive is None:
         msg = (
-            "`threads` lists what the `archive` keeps, and there is none; set `archive`, or "
-            "pass the agent's `graph`, whose checkpointer is read"
+            "`threads` reads the `archive`, and there is none; set `archive`, or pass the agent's "
+            "`graph` to read its checkpointer"
         )
         raise ConfigurationError(msg)
     if graph is None and archive is not None:

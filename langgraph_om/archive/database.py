@@ -60,7 +60,7 @@ def make_engine(given: object) -> Engine:
         url = make_url(given if isinstance(given, str | URL) else "")
     except (ArgumentError, ValueError) as error:
         shown = re.sub(r":(/*).*@", r":\1***@", repr(given))  # no password in an error
-        msg = f"`archive` is {shown}; pass a URL such as {_EXAMPLES}, or an SQLAlchemy Engine"
+        msg = f"`archive` is {shown}; pass a URL such as {_EXAMPLES}, or a SQLAlchemy Engine"
         raise ConfigurationError(msg) from error
     if url.password is not None and "@" in str(given).partition("@")[2]:
         # What is behind the first one would be taken for the host, and shown.
@@ -412,7 +412,7 @@ def _has_tables(connection: Connection) -> bool:
         return True
     msg = (
         f"`archive` holds tables of version {version}, and this langgraph-om uses those of version "
-        f"{VERSION}; install the langgraph-om that made them, or pass another database"
+        f"{VERSION}; install that version of langgraph-om, or pass another database"
     )
     raise ConfigurationError(msg)
 

@@ -149,5 +149,5 @@ def check_time(option: str, value: datetime | None) -> None:
         ConfigurationError: When it has no timezone.
     """
     if value is not None and (not isinstance(value, datetime) or value.utcoffset() is None):
-        msg = f"`{option}` is {value!r}; pass a datetime with a timezone, as `datetime.now(UTC)`"
+        msg = f"`{option}` is {value!r}; pass a datetime with a timezone: `datetime.now(UTC)`"
         raise ConfigurationError(msg)

@@ -416,7 +416,7 @@ def inspect(  # noqa: C901, PLR0912 all that a step does, in order
     if step.overlooked:
         text = (
             "thread %r: %d message(s) were put among those that are observed; memory does not read "
-            "them, add history before the first turn or at the end"
+            "them. Add history before the first turn or at the end"
         )
         thread_id = step.former["thread_id"] or step.identity.thread_id
         yield Warn(text, (thread_id, step.overlooked))
@@ -479,8 +479,8 @@ def _warn_of_unread_times(step: Step) -> EffectFlow[None]:
         and find(each for each in step.window.entries if each.key in counted) is None
     ):
         text = (
-            "thread %r: `created_at` is %.100s, which is not read as a time, so the message is "
-            "dated as it was first seen; write ISO 8601 or seconds since 1970, or pass "
+            "thread %r: `created_at` is %.100s, which is not a readable time, so the message is "
+            "dated when first seen; write ISO 8601 or seconds since 1970, or pass "
             "`message_time=`"
         )
         yield Warn(text, (step.record["thread_id"], write_repr(value)))
@@ -562,7 +562,7 @@ def _state_step(step: Step) -> EffectFlow[None]:
         step.events.append(trim)
         if known is None:
             text = (
-                "thread %r does not fit into %d tokens: the agent is not shown its oldest %d "
+                "thread %r does not fit into %d tokens: the agent does not see its oldest %d "
                 "message(s) and %d observation(s). Nothing is lost. See `langgraph-om doctor`"
             )
             yield Warn(text, (step.record["thread_id"], trim["limit"], *left_out))

@@ -168,8 +168,8 @@ class ArchiveWriter:
             if owner is None or not self._tells_of(owner, thread_id):
                 return owner
         msg = (
-            f"the log of {owner!r} still mentions the thread {thread_id!r}, which is deleted: "
-            f"the log keeps changing; delete again"
+            f"the log of {owner!r} still mentions the thread {thread_id!r}, which was deleted, "
+            f"because the log keeps changing; delete it again"
         )
         raise ArchiveError(msg)
 
@@ -308,7 +308,7 @@ class StepArchive:
         """Remember that it did not take what is new or edited."""
         writer = yield from find_part(ArchiveWriter)
         writer.behind.add(self.record["thread_id"])
-        text = "thread %r: the archive failed, the next step tries again: %s"
+        text = "thread %r: the archive failed; the next step tries again: %s"
         yield from warn_of_outage(text, (self.record["thread_id"], error))
 
 

@@ -261,7 +261,7 @@ def _search(query: str, step: Step) -> EffectFlow[tuple[list[EarlierMessage], Ex
     finder = yield from find_part(Finder)
     reply: CallReply = yield Storage(finder.find_earlier, asked)
     if reply.error is not None:
-        said = "thread %r: nothing was recalled for the user's message: the search failed: %s: %s"
+        said = "thread %r: nothing was recalled for the user's message; the search failed: %s: %s"
         yield Warn(said, (record["thread_id"], type(reply.error).__name__, reply.error))
     return reply.value or [], reply.error
 

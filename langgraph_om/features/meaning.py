@@ -221,7 +221,7 @@ def check_store(store: BaseStore | None) -> BaseStore:
     example = 'InMemoryStore(index={"dims": 1536, "embed": "openai:text-embedding-3-small"})'
     msg = (
         f"`retrieval.vector` is True and the graph has {what}; compile it with one that has an "
-        f"index, such as `store={example}`, or leave `vector` out"
+        f"index, such as `store={example}`, or omit `vector`"
     )
     raise ConfigurationError(msg)
 
@@ -409,8 +409,8 @@ class Meaning:
         self._forget(task)
         if not self._has_failed:
             text = (
-                "thread %r: its texts could not be indexed; memory tries again with the "
-                "next turn: %s: %s"
+                "thread %r: its texts could not be indexed; memory tries again in the next "
+                "turn: %s: %s"
             )
             logger.warning(text, task.who.thread_id, type(error).__name__, error)
         self._has_failed = True

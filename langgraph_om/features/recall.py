@@ -263,6 +263,6 @@ def answer_call(
     """Answer as the tool does, without a graph."""
     recall = runner.settings.parts.recall
     if recall is None:
-        msg = "`retrieval` is off, so there is nothing to recall from; pass retrieval=True"
+        msg = "`retrieval` is off, so nothing can be recalled; pass retrieval=True"
         raise ConfigurationError(msg)
     return recall.answer_call(state, args, config=config, store=store)

@@ -99,7 +99,7 @@ class Sharing:
         """
         if not identity.resource_id:
             msg = (
-                '`scope` is "resource" and the run has no resource id; write one into the '
+                '`scope` is "resource" and the run has no resource id; add one to the '
                 'configuration, {"configurable": {"resource_id": "..."}}, or set `resource_id`'
             )
             raise ConfigurationError(msg)
@@ -130,7 +130,7 @@ class Sharing:
                 writer.forget(record["thread_id"])
             leftovers = yield from read_leftovers(step.settings, record)
         except ArchiveError as error:
-            text = "thread %r: the user's other threads cannot be read, it goes on as it is: %s"
+            text = "thread %r: the user's other threads cannot be read; it goes on alone: %s"
             yield from warn_of_outage(text, (record["thread_id"], error))
             return
         others = _describe_others(step, known, leftovers)

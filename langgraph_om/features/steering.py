@@ -78,8 +78,8 @@ def _check_item(text: object) -> str:
     words = check_text("text", text)
     if len(words) > MAX_ITEM_CHARACTERS:
         msg = (
-            f"`text` has {len(words)} characters; pass {MAX_ITEM_CHARACTERS} at most: it is "
-            f"in every prompt and is never condensed"
+            f"`text` has {len(words)} characters; pass {MAX_ITEM_CHARACTERS} at most: it is part "
+            f"of every prompt and is never condensed"
         )
         raise ConfigurationError(msg)
     return words

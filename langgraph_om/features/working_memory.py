@@ -128,8 +128,8 @@ def choose_form(template: object, schema: Any) -> Form:
         raise ConfigurationError(msg)
     if len(template) > MAX_CHARACTERS:
         msg = (
-            f"`template` has {len(template)} characters; pass one of {MAX_CHARACTERS} at most, as "
-            f"it stands in every prompt"
+            f"`template` has {len(template)} characters; pass at most {MAX_CHARACTERS}, as it is "
+            f"part of every prompt"
         )
         raise ConfigurationError(msg)
     return TemplateForm(template.strip())
@@ -269,8 +269,8 @@ class WorkingMemory:
     def _check_place(self, store: BaseStore, resource_id: str) -> tuple[BaseStore, str]:
         if self.scope == "thread":
             msg = (
-                "the working memory has the scope 'thread': its value is the state's "
-                "`working_memory`, which `graph.get_state` and `graph.update_state` reach"
+                "the working memory has the scope 'thread': read its value, the state's "
+                "`working_memory`, with `graph.get_state`, and set it with `graph.update_state`"
             )
             raise ConfigurationError(msg)
         return check_store(store), check_resource_id(resource_id)
@@ -473,4 +473,4 @@ def read_shown(state: Any) -> str | None:
 
 
 def _refused(error: InvalidError) -> ConfigurationError:
-    return ConfigurationError(f"the working memory is refused: {error}")
+    return ConfigurationError(f"the working memory is invalid: {error}")

@@ -172,7 +172,7 @@ def check_resource_id(resource_id: object) -> str:
         msg = f"`resource_id` is {resource_id!r}; pass a text"
         raise ConfigurationError(msg)
     msg = (
-        "`working_memory` has the scope 'resource' and the run does not say whose it is; pass "
+        "`working_memory` has the scope 'resource' and the run names no owner; pass "
         '{"configurable": {"thread_id": ..., "resource_id": ...}} or '
         "WorkingMemory(scope='thread')"
     )

@@ -162,9 +162,8 @@ def check_removal(channel: BaseChannel[Any, Any, Any], messages_key: str, option
         return
     msg = (
         f"`{option}` is True, and the reducer of the state's `{messages_key}` does not know "
-        f"`RemoveMessage`, so messages can't be removed; use "
-        f"`add_messages` of `langgraph.graph.message`, as in `Annotated[list, add_messages]`, or "
-        f"leave `{option}` out"
+        f"`RemoveMessage`, so messages can't be removed; use `add_messages` from "
+        f"`langgraph.graph.message`, as in `Annotated[list, add_messages]`, or omit `{option}`"
     )
     raise ConfigurationError(msg)
 

@@ -312,7 +312,7 @@ def _read_memory(
     """Return the memory of a middleware, which has the tool for its model bound."""
     if given is not None and options:
         named = ", ".join(f"`{name}`" for name in sorted(options))
-        msg = f"`memory` and {named} are given; pass these in ObservationalMemory(...)"
+        msg = f"`memory` and {named} are both given; pass the latter to ObservationalMemory(...)"
         raise ConfigurationError(msg)
     memory = check_memory(given) if given is not None else ObservationalMemory(**options)
     if memory.messages_key != "messages":

@@ -183,7 +183,7 @@ def _find_channel(
 ) -> BaseChannel[Any, Any, Any]:
     """Return the channel of the conversation, checked for what memory needs of the graph."""
     if STATUS in builder.nodes:
-        msg = f"the builder has a node `{STATUS}` already; add memory to a graph once"
+        msg = f"the builder already has a node `{STATUS}`; add memory to a graph only once"
         raise ConfigurationError(msg)
     channel = builder.channels.get(memory.messages_key)
     if channel is None:
@@ -237,7 +237,7 @@ def create_memory_agent(
     refuse_second_recall(_check_tools(tools), memory.recall_tool)
     all_tools = [*tools, *(tool for tool in memory.tools if tool not in tools)]
     if all_tools and not hasattr(chat, "bind_tools"):
-        msg = f"`model` is {model!r}, which cannot be given tools; pass a chat model"
+        msg = f"`model` is {model!r}, which does not support tools; pass a chat model"
         raise ConfigurationError(msg)
     runner_of(memory).actor.meet(chat, all_tools, system_prompt)
     actor, reader = _bind_tools(chat, all_tools, memory)

@@ -237,8 +237,8 @@ def prepare_question(
     linked = sum(bool(each.url) and not client.takes(each) for each in attachments)
     if linked:
         logger.warning(
-            "thread %r: %d attachment(s) behind a URL are only named to the Observer, not shown to "
-            "it, because its model can't read URLs of this kind; put the bytes into the message",
+            "thread %r: %d attachment(s) behind a URL are only mentioned to the Observer, because "
+            "its model can't read URLs of this kind; put the bytes into the message",
             call.about.get("thread_id", ""),
             linked,
         )

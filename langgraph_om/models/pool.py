@@ -111,8 +111,8 @@ class ModelPool:
         if not asked or may_be_too_long(error):
             return error
         msg = (
-            f"{name_of(leaf)} refused a question that was sent with `{role}` `model_settings` of "
-            f"yours, {sorted(asked)}, which are never left out: {error}"
+            f"{name_of(leaf)} rejected a question sent with your `{role}` `model_settings`, "
+            f"{sorted(asked)}, which are never left out: {error}"
         )
         explained = ObservationalMemoryError(msg)
         explained.__cause__ = error
@@ -196,7 +196,7 @@ def _check_settings_apply(option: str, model: object, sampling: Sampling) -> Non
     if sampling.asked and not isinstance(model, str) and family_of(model) == "other":
         msg = (
             f"`{option}` is {dict(sampling.written)!r}, which cannot be applied to "
-            f"{type(model).__name__}; give it to the model's own constructor and leave it out here"
+            f"{type(model).__name__}; pass it to the model's own constructor instead"
         )
         raise ConfigurationError(msg)
 

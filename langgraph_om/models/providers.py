@@ -295,7 +295,7 @@ def check_default() -> None:
     needs = find_needs(DEFAULT_MODEL)
     if needs:
         msg = (
-            f"memory has no model: none is named, and the agent's model isn't known. Pass one, "
+            f"memory has no model: none is named, and the agent's model is unknown. Pass one, "
             f"such as ObservationalMemory(model={EXAMPLE!r}); or, for the default model "
             f"{DEFAULT_MODEL!r}, {' and '.join(needs)}"
         )

@@ -348,10 +348,10 @@ def _is_in_run(config: RunnableConfig | None, thread: GraphThread | None = None)
 
 def _describe_busy(thread: GraphThread, where: str) -> ThreadBusyError:
     return ThreadBusyError(
-        f"the thread {thread.id!r} is in the middle of a run, {where}, which would write "
-        f"over the change; call again when it has ended, return the update of `memory.updates` "
-        f"from a node or a tool of the run, or, where nothing runs any more (a killed process, a "
-        f"breakpoint of one call), pass `wait=0` to `memory.of`"
+        f"the thread {thread.id!r} is in the middle of a run, {where}, which would overwrite the "
+        f"change; call again when it has ended, return the update from `memory.updates` in a node "
+        f"or tool of the run, or, if nothing runs anymore (a killed process, a breakpoint of one "
+        f"call), pass `wait=0` to `memory.of`"
     )
 
 
@@ -391,8 +391,8 @@ def check_graph(graph: Any, messages_key: str, config: RunnableConfig) -> None:
     missing = [name for name in ("om", messages_key) if name not in channels]
     if missing:
         msg = (
-            f"`graph` is {graph.name!r}, whose state has no {missing[0]!r}, so memory cannot be "
-            f"kept there; pass a graph with this memory: from `create_memory_agent`, from "
+            f"`graph` is {graph.name!r}, whose state has no {missing[0]!r}, so it cannot keep "
+            f"memory; pass a graph with this memory: from `create_memory_agent`, from "
             f"`create_agent` with the middleware, or built with `add_observational_memory`"
         )
         raise ConfigurationError(msg)

@@ -270,8 +270,8 @@ class Actor:
             return self.budget(window)
         except ConfigurationError as error:  # no reason to end a turn
             self._runs.warn_once(
-                "`token_budget` is a part of what the Actor's model reads, %d tokens, and cannot "
-                "be kept: %s. The limits are scaled down from those without it",
+                "`token_budget` is a fraction of the %d tokens that the Actor's model reads, and "
+                "cannot be met: %s. The limits without it are scaled down instead",
                 window,
                 error,
             )

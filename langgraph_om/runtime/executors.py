@@ -149,7 +149,7 @@ class SharingExecutor(Executor):
         if self.archive is not archive:
             msg = (
                 f"`buffering` is shared by memories with different archives; give each its own "
-                f"{type(self).__name__}(), or all the same archive object"
+                f"{type(self).__name__}(), or give all the same archive object"
             )
             raise ConfigurationError(msg)
 

@@ -385,7 +385,7 @@ def _read_outcome(get: Callable[[], Any]) -> CallReply:
     try:
         return CallReply(get())
     except asyncio.CancelledError:  # its own: when the turn is cancelled nobody is here
-        return CallReply(error=RuntimeError("the call was cancelled"))
+        return CallReply(error=RuntimeError("the call was canceled"))
     except Exception as error:  # noqa: BLE001 whatever is raised is a reply
         return CallReply(error=error)
 

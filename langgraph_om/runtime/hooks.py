@@ -204,7 +204,7 @@ def log_failures(events: Sequence[Mapping[str, Any]]) -> None:
         elif told["type"] in _FAILURES and told.get("failures") and not told.get("discarded"):
             operation = told["operation"]
             kept = "observations" if operation == "reflection" else "messages"
-            text = "thread %r: %s failed (%d in a row), its %s stay as they are: %s"
+            text = "thread %r: %s failed (%d in a row); its %s stay as they are: %s"
             about = (told["thread_id"], operation, told["failures"], kept, told["error"])
             logger.warning(text, *about)
 
@@ -214,7 +214,7 @@ def log_cycles(events: Sequence[Mapping[str, Any]]) -> None:
     for told in events:
         about = (told.get("thread_id"), told.get("operation"), told.get("tokens"))
         if told["type"] == "activation":
-            text = "thread %r: background %s is in force: %d tokens read, the log has %d"
+            text = "thread %r: background %s took effect: %d tokens read, the log has %d"
             logger.info(text, *about, told["observation_tokens"])
         elif told["type"] in ("observation-end", "buffering-end"):
             where = " in the background" if told["type"] == "buffering-end" else ""
@@ -226,8 +226,8 @@ def log_cycles(events: Sequence[Mapping[str, Any]]) -> None:
             )
             if left_out := told.get("left_out_tokens"):
                 text = (
-                    "thread %r: about %d tokens inside an enormous message were not read; its "
-                    "beginning and its end were, and `recall` reads the rest"
+                    "thread %r: about %d tokens inside an enormous message were not read, only its "
+                    "beginning and its end; `recall` reads the rest"
                 )
                 logger.warning(text, told["thread_id"], left_out)
 

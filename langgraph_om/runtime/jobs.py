@@ -126,7 +126,7 @@ def read_request(settings: Settings, request: Mapping[str, Any]) -> EffectFlow[C
     settings = settings.count_like(record).in_zone(record.get("timezone"))
     if "message_ids" in given:
         if settings.parts.archive is None:
-            msg = f"the job {given['cycle_id']!r} has its messages in an `archive`; set `archive`"
+            msg = f"the job {given['cycle_id']!r} keeps its messages in an `archive`; set `archive`"
             raise ConfigurationError(msg)
         messages = yield from settings.parts.archive.find_messages(
             record, given["thread_id"], given["message_ids"]
@@ -174,7 +174,7 @@ def _check(settings: Settings, request: Mapping[str, Any]) -> JobRequest:
     others = [name for name in {**own, **theirs} if own.get(name) != theirs.get(name)]
     if others:
         msg = (
-            f"the job {request['cycle_id']!r} was requested with another "
+            f"the job {request['cycle_id']!r} was requested with a different "
             f"{', '.join(f'`{name}`' for name in sorted(others))}; create the worker's "
             f"ObservationalMemory with the same options"
         )
@@ -376,7 +376,7 @@ class ServerBuffering(SharingExecutor):
                         self._delete_run(key)
                     deleted |= left
         except ConfigurationError as error:
-            logger.warning("runs for deleted data may still be on a server: %s", error)
+            logger.warning("runs for deleted data may be on a server: %s", error)
 
     def _find_runs(self, metadata: dict[str, Any]) -> set[str]:
         """Return threads of runs with this in their metadata, a hundred at most."""

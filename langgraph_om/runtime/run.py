@@ -136,14 +136,14 @@ class Runs:
             )
         elif _CHECKPOINTER in configurable and configurable[_CHECKPOINTER] is None:
             self.warn_once(
-                "thread %r: the graph has no checkpointer, so that its memory is lost when the run "
+                "thread %r: the graph has no checkpointer, so its memory is lost when the run "
                 "ends, whatever the `thread_id`; compile the graph with a checkpointer",
                 thread,
             )
         if find_parent_thread(thread) is not None:
             msg = (
-                f"`thread_id` is {thread!r}; '|>' in an id marks the thread of an agent within "
-                f"another one: pass an id without it"
+                f"`thread_id` is {thread!r}; '|>' in an id marks the thread of an agent inside "
+                f"another; pass an id without it"
             )
             raise ConfigurationError(msg)
         # The nodes around the agent, without the ids of their tasks and memory's own.
@@ -158,9 +158,9 @@ class Runs:
         # A task's id in the name: LangGraph keeps no state of this agent from run to run.
         if configurable.get(_CHECKPOINTER) is not None and any(":" in part for part in around):
             self.warn_once(
-                "thread %r: the agent in the node %r begins with a long history and without "
-                "memory: as a node of another graph it starts over in each run, and observes the "
-                "whole history again. Compile the agent with `checkpointer=True`, or put memory on "
+                "thread %r: the agent in the node %r starts with a long history and no memory: as "
+                "a node of another graph, it starts over in each run and observes the whole "
+                "history again. Compile the agent with `checkpointer=True`, or put memory on "
                 "the graph around it",
                 thread_id,
                 around[-1].partition(":")[0],
@@ -193,7 +193,7 @@ class Runs:
             found = configurable.get("resource_id")
             if found is None:
                 msg = (
-                    f"`resource_id` is a function, which failed outside of a run: "
+                    f"`resource_id` is a function, which failed outside a run: "
                     f"{type(error).__name__}: {error}; pass the id: "
                     f'{{"configurable": {{"thread_id": ..., "resource_id": ...}}}}'
                 )
@@ -344,7 +344,7 @@ def read_messages(messages: object) -> list[BaseMessage]:
     try:
         return convert_to_messages([*map(restore_message, messages)])
     except (ValueError, NotImplementedError) as error:
-        msg = f"`messages` has what LangChain does not read as a message: {error}"
+        msg = f"`messages` holds something that LangChain can't read as a message: {error}"
         raise ConfigurationError(msg) from error
 
 
@@ -397,9 +397,9 @@ def record_of(state: Any) -> MemoryRecord:
     record = read_stored_record(state)
     if record is None:
         msg = (
-            "the state has no `om`, so the memory cannot be seen here. A node: add it to the "
+            "the state has no `om`, so memory cannot be seen here. In a node: add it to the "
             "builder before `add_observational_memory(builder, memory, before=...)`, or give it "
-            "`input_schema` with a field `om: dict`. Outside of the graph: use "
+            "`input_schema` with a field `om: dict`. Outside the graph: use "
             "`graph.get_state(config).values`"
         )
         raise ConfigurationError(msg)

@@ -153,8 +153,8 @@ class StepRunner:
     def __reduce__(self) -> Any:
         """Refuse to be copied to another process."""
         msg = (
-            "a memory cannot be pickled, nor an agent with one: it holds threads and connections; "
-            "build it in the process that uses it"
+            "neither a memory nor an agent with one can be pickled: it holds threads and "
+            "connections; build it in the process that uses it"
         )
         raise TypeError(msg)
 
@@ -320,7 +320,7 @@ class StepRunner:
         self._unshown += any(message.type == "ai" for message in new)
         if self._unshown == _MOST_UNSHOWN:
             self.runs.warn_once(
-                "thread %r: observations are made, but no model sees them: the node that calls "
+                "thread %r: observations are written, but no model sees them: the node that calls "
                 "the Actor's model passes something else, such as `state['messages']`; pass "
                 "`memory.llm_input_messages(state)`",
                 step.record["thread_id"],
@@ -416,7 +416,7 @@ class StepRunner:
         context = self._context_ahead(config, actor)
         if actor and context.calls.actor is None and self.models.asks_actor:
             msg = (
-                f"the job is for memory that asks the agent's own model, {actor}, which this "
+                f"the job is for a memory that uses the agent's own model, {actor}, which this "
                 f"process doesn't know: build the agent here with this memory, or name a model for "
                 f"both, ObservationalMemory(model=...)"
             )
@@ -472,7 +472,7 @@ class StepRunner:
             self.runs.warn_once(
                 "thread %r: the state holds more system messages than the %d tokens of "
                 "`message_tokens`, so only the first and the newest are shown. Do not add one to "
-                "the state in each turn; pass it to the call of the model, such as "
+                "the state in each turn; pass it when calling the model, such as "
                 "`memory.llm_input_messages(state, system=...)`",
                 step.record["thread_id"],
                 step.settings.thresholds.message_tokens,

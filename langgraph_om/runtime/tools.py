@@ -46,7 +46,7 @@ class MemoryTool(StructuredTool):
         given = tool_input if isinstance(tool_input, dict) else {}
         runtime = next((each for each in given.values() if isinstance(each, ToolRuntime)), None)
         if runtime is None:
-            msg = f"the tool `{self.name}` was called outside of a graph{self.outside}"
+            msg = f"the tool `{self.name}` was called outside a graph{self.outside}"
             raise ConfigurationError(msg)
         arguments = {name: value for name, value in given.items() if value is not runtime}
         super()._parse_input(arguments, tool_call_id)
@@ -79,7 +79,7 @@ def refuse_second_recall(tools: Iterable[Any], own: BaseTool | None) -> None:
         name = name or getattr(tool, "name", None) or getattr(tool, "__name__", None)
         if own is not None and name == own.name and tool is not own:
             msg = (
-                f"a tool of the agent is called `{name}`, and so is the memory's; rename yours, "
+                f"the agent has a tool named `{name}`, and so does memory; rename yours, "
                 f"or pass retrieval=False to the memory"
             )
             raise ConfigurationError(msg)

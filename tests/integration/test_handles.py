@@ -232,7 +232,7 @@ def test_a_tool_that_changes_its_own_thread_is_told_at_once() -> None:
     )
     own += [memory, graph]
     answer = graph.invoke({"messages": [turn(0)]}, on_thread())
-    assert "return the update of `memory.updates`" in answer["messages"][-2].text
+    assert "return the update from `memory.updates`" in answer["messages"][-2].text
 
 
 # --- What cannot be meant ------------------------------------------------------------------------

@@ -66,7 +66,7 @@ def import_middleware(
 def test_a_langchain_that_is_too_old_is_named_with_the_version_it_takes(
     monkeypatch: pytest.MonkeyPatch, installed: str
 ) -> None:
-    wanted = f"from version {FLOOR} on, and {installed} is installed; install it with `pip install"
+    wanted = f"{FLOOR} or newer, and {installed} is installed; install it with `pip install"
     with pytest.raises(ImportError, match=re.escape(wanted)):
         import_middleware(monkeypatch, installed)
 

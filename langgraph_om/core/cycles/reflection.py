@@ -103,7 +103,7 @@ def condense(
     settings = cycle.settings
     free = [group for group in sources if not is_protected(group)]
     if not write_log(free):
-        msg = "a person pinned or wrote everything in the log, and that is never condensed"
+        msg = "everything in the log was pinned or written by a person, and so is never condensed"
         raise ObserverError(msg)
     shown = yield from _show_groups(cycle, free, division)
     # A hook that hides something from the Reflector is told of the log alone, not of hints; and
@@ -373,7 +373,7 @@ def reflect(request: ReflectorInput, counter: TokenCounter) -> Flow[EditedLog]:
             break
         start = stop if is_part else 0
     if not log.edited:
-        msg = f"the Reflector gave no edit that can be applied, asked twice: {problem}"
+        msg = f"the Reflector, asked twice, gave no usable edit: {problem}"
         raise ObserverError(msg)
     return log
 

@@ -133,7 +133,7 @@ def complete_record(value: object) -> MemoryRecord:
     check_version("`om.version`", value)
     unknown = value.keys() - RECORD_KEYS
     if unknown:
-        msg = f"`om` has the key {min(map(str, unknown))!r}, which is not a key of a memory record"
+        msg = f"`om` has the key {min(map(str, unknown))!r}, which a memory record does not have"
         raise ConfigurationError(msg)
     if value.keys() >= FIRST_KEYS:
         return cast("MemoryRecord", value)

@@ -58,7 +58,7 @@ def find_item(wanted: str, items: Sequence[LogItem]) -> LogItem:
                 return item
     words = _fold_words(wanted)
     if not words:
-        msg = f"`item` is {wanted!r}; pass an item's id, or words of it"
+        msg = f"`item` is {wanted!r}; pass an observation's id, or words from it"
         raise ItemError(msg)
     said = _cut(wanted)  # a model is told what it asked for, and may have pasted very much
     texts = [(item, _fold_words(item.words), _fold_words(item.text)) for item in items]
@@ -335,8 +335,8 @@ def _undo(
         item = _find_same(log, left)  # put back where it stood, among others
         if item is None:
             msg = (
-                f"the act {former['id']!r} cannot be undone: what it left was changed since; "
-                f"name the item by its words instead"
+                f"the act {former['id']!r} cannot be undone: its result was changed since; name "
+                f"the observation by its words instead"
             )
             raise ItemError(msg)
         rest, _ = take_out(item, event["id"])
@@ -358,7 +358,7 @@ def find_act(acts: Sequence[ActT], wanted: str | None) -> ActT:
         persons = [act for act in open_ones if act["action"] not in ("undo", "end")]
         if persons:
             return persons[-1]
-        msg = "there is nothing to undo: nobody changed this log, or all changes are undone"
+        msg = "there is nothing to undo: nobody changed this log, or all changes were undone"
         raise ItemError(msg)
     named = [act for act in open_ones if act["id"] == wanted]
     if named:

@@ -48,7 +48,7 @@ def test_without_a_valid_edit_the_reflector_is_told_why_and_asked_once_more(answ
     assert ("It holds no line" in again) == (answer in UNUSABLE[:3])
     assert ("- drop 99: there is no such item" in again) == (answer == "drop 99")
     assert ("- drop: it leaves 7 tokens, and 47 may stay" in again) == (answer == ALL)
-    with pytest.raises(ObserverError, match="no edit that can be applied, asked twice"):
+    with pytest.raises(ObserverError, match="asked twice, gave no usable edit"):
         asked([answer, answer])
 
 
