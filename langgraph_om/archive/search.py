@@ -29,6 +29,7 @@ from sqlalchemy import (
     bindparam,
     func,
     literal,
+    literal_column,
     not_,
     or_,
     select,
@@ -173,7 +174,7 @@ def put_texts(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
     """Keep rows, in the place of those that a message left which came back after it was lost."""
     new = insert_into(connection, text_rows)
     place, rest = ("thread_id", "kind", "key", "digest", "piece"), ("at", "words")
-    anew = {name: new.excluded[name] for name in rest}
+    anew: dict[str, Any] = {name: literal_column(f"excluded.{name}") for name in rest}
     columns: dict[str, Any] = {name: bindparam(name) for name in (*place, *rest)}
     kept = new.values(columns).on_conflict_do_update(index_elements=place, set_=anew)
     run_for_each(connection, kept.inline(), rows)  # the id is not asked for

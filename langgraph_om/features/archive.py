@@ -1,9 +1,10 @@
-"""Archive what is new of a conversation in each step: what was deleted, what is new, write it.
+"""Archive what is new of a conversation: what was deleted, what is new, write it.
 
 The storage itself is `langgraph_om.archive`; here is what memory does with it.
 
-The record names the last message that was archived and the last one that was removed, so that a
-step looks only at what came since; a fork has both of its own. Whether the thread was deleted, and
+A turn writes when it begins, when something of it was observed, and when it ends. The record names
+the last message that was archived and the last one that was removed, so that a step looks only at
+what came since; a fork has both of its own. Whether the thread was deleted, and
 whether the archive has what the record says, is decided within the transaction that writes. When
 the archive fails, the conversation goes on, and the next step brings all of it.
 
@@ -79,6 +80,11 @@ class ToldLog(NamedTuple):
     """Of its groups."""
     observed: str | None
     """The newest observed message."""
+
+
+def read_log(record: MemoryRecord) -> ToldLog:
+    """Return what an archive is told of a thread's log."""
+    return ToldLog([group["id"] for group in record["log"]], find_newest_observed(record))
 
 
 @dataclass(eq=False)
@@ -272,7 +278,7 @@ class StepArchive:
         """
         record = self.record
         writer = yield from find_part(ArchiveWriter)
-        log = ToldLog([group["id"] for group in record["log"]], find_newest_observed(record))
+        log = read_log(record)
         told = writer.logs.get(record["thread_id"])
         if log == told or not (log.ids or told or record.get("archived") is not None):
             return
@@ -579,14 +585,18 @@ class Archiving:
         record, request = step.record, step.window.request
         if not record["thread_id"]:
             return None
-        archive = StepArchive(step.settings, record, step.now)
+        archive, changed = StepArchive(step.settings, record, step.now), {*step.changed}
+        changed.update(key for key, _ in step.edited)
         is_begun = request is not None and record["turn"]["request"] == request
+        is_under_way = is_begun and not step.is_final
+        if is_under_way and not step.overlooked and self._may_wait(step, changed):
+            return None
         events = yield from write_new(
             archive,
             step.messages,
-            {*step.changed, *(key for key, _ in step.edited)},
+            changed,
             is_whole=step.overlooked > 0,  # nobody knows which ones
-            is_under_way=is_begun and not step.is_final,
+            is_under_way=is_under_way,
         )
         if events is None:
             return None
@@ -594,6 +604,26 @@ class Archiving:
         if step.record["cursor"] != record["cursor"]:
             step.open()
         return archive
+
+    def _may_wait(self, step: Step, changed: set[str]) -> bool:
+        """Return whether all that is new can be archived with the end of its turn.
+
+        Nothing of it is observed, or was there before: a turn of many tools writes twice. What a
+        nested graph did is lost from the state if it breaks off, so it writes in each step.
+        """
+        record, told = step.record, self._writer.logs.get(step.record["thread_id"])
+        is_nested = find_parent_thread(record["thread_id"]) is not None
+        if is_nested or read_log(record) != (told or ToldLog([], None)):
+            return False
+        after, new = find_unarchived(record, step.messages, changed)
+        return after is not None and after == record.get("archived") and changed <= {*dict(new)}
+
+    def is_deleted(self, record: MemoryRecord) -> EffectFlow[bool]:
+        """Return whether the thread was deleted since its last step; not if nobody can tell."""
+        try:
+            return is_survivor((yield from look_for_deletion(record)))
+        except ArchiveError:
+            return False
 
     def before_tool(self, step: Step) -> EffectFlow[None]:
         """Archive what a tool is about to read."""

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
@@ -115,6 +115,37 @@ def test_nothing_of_before_a_deletion_comes_back(seed: int, tmp_path: Any) -> No
 def test_nothing_of_before_a_deletion_comes_back_in_many_tries(tmp_path: Any) -> None:
     for seed in range(6, TRIES):
         assert overtake(f"sqlite:///{tmp_path}/{seed}.db", random.Random(seed)) == [], seed  # noqa: S311
+
+
+@pytest.mark.parametrize("of_user", [False, True])
+def test_what_was_observed_while_its_thread_was_deleted_is_kept_nowhere(
+    tmp_path: Any, *, of_user: bool
+) -> None:
+    saver, deletes = InMemorySaver(), False
+
+    def observe(messages: list[BaseMessage]) -> str:
+        if deletes and of_user:
+            assert memory.delete_resource("ana", checkpointer=saver) == []
+        elif deletes:
+            assert memory.delete_thread("t", resource_id="ana", checkpointer=saver) == []
+        return ExtractiveObserver().reply(messages)
+
+    model = ScriptedChatModel("Noted.", observer=observe)
+    memory = ObservationalMemory(
+        model,
+        observation={"message_tokens": 60, "buffer_tokens": False},
+        archive=f"sqlite:///{tmp_path}/archive.db",
+        evict=True,
+    )
+    agent = create_memory_agent(model, memory=memory, checkpointer=saver)
+    with memory:
+        agent.invoke({"messages": [("user", "The zanzibar museum is open on Sundays.")]}, CONFIG)
+        deletes = True
+        said = "And the zanzibar harbour is closed for the winter, so we go by train. " * 4
+        agent.invoke({"messages": [("user", said)]}, CONFIG)
+        groups = memory.archive.groups(thread_id="t")
+        assert "museum" not in f"{saver.storage} {saver.writes} {saver.blobs} {groups}"
+        assert agent.get_state(CONFIG).values["om"]["log"] == []
 
 
 def prune_meanwhile(url: str, rng: random.Random) -> list[str]:

@@ -169,9 +169,12 @@ class Cycle:
 
 
 def guard(info: CycleInfo, work: EffectFlow[ResultT]) -> EffectFlow[ResultT]:
-    """Do the work of a cycle; an error of the code that it runs is logged, and fails the cycle."""
+    """Do the work of a cycle; an error of the code that it runs is logged, and fails the cycle.
+
+    It fails, too, when its thread was deleted meanwhile: nothing that tells of the thread is kept.
+    """
     try:
-        return (yield from work)
+        end = yield from work
     except Exception as error:
         if isinstance(error, ObserverError | ConfigurationError) or stops_run(error):
             raise
@@ -180,6 +183,11 @@ def guard(info: CycleInfo, work: EffectFlow[ResultT]) -> EffectFlow[ResultT]:
         # Its text may quote what a hook was to hide.
         msg = f"code that it called raised {type(error).__name__}; see the log"
         raise ObserverError(msg) from error
+    archive = info.settings.parts.archive
+    if archive is not None and (yield from archive.is_deleted(info.record)):
+        msg = "the thread was deleted while the model was asked"
+        raise ObserverError(msg)
+    return end
 
 
 def run_blocking(
