@@ -13,11 +13,10 @@ from typing import Any, Literal
 from sqlalchemy import ColumnElement, Connection, Select, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from langgraph_om.archive.database import Database, fetch_in_chunks, split_into_chunks
+from langgraph_om.archive.database import Database, fetch_in_chunks, hold_name, split_into_chunks
 from langgraph_om.archive.search import build_group_texts, put_texts
 from langgraph_om.archive.tables import (
     GONE,
-    deletion_rows,
     encode_json,
     group_rows,
     history_rows,
@@ -175,11 +174,17 @@ class Groups(Database):
     # --- The logs of users -------------------------------------------------------------------
 
     def load_record(self, resource_id: str) -> tuple[dict[str, Any] | None, int]:
-        """Return the record of a resource and its revision, `(None, 0)` when there is none."""
+        """Return the record of a resource, `None` when there is none, and its revision.
+
+        That of none tells how often the resource was deleted, so that who read it before a deletion
+        begins no record after it.
+        """
         query = select(record_rows).where(record_rows.c.resource_id == resource_id)
         with self._reading("load a record") as connection:
             row = connection.execute(query).one_or_none()
-        return (None, 0) if row is None else (json.loads(row.body), row.revision)
+            if row is None:
+                return None, _count_deletions(connection, resource_id)
+        return json.loads(row.body), row.revision
 
     def record_revision(self, resource_id: str) -> int:
         """Return the revision of the record of a resource, 0 when there is none."""
@@ -207,13 +212,12 @@ class Groups(Database):
     ) -> bool:
         """Replace the record if its revision is still the expected one, and return whether it was.
 
-        The record is then at revision `expected + 1`, but the first one behind a deletion of the
-        resource at a revision that it has never had. A former record of another `generation` is
-        kept as history.
+        The record is then at revision `expected + 1`, which it has never had. A former record of
+        another `generation` is kept as history.
 
         Args:
             record: The new record; its `generation` is an int.
-            expected: The revision that the new record was computed from, 0 for none.
+            expected: The revision that the new record was computed from, as `load_record` told it.
         """
         check_time("now", now)
         generation = record.get("generation")
@@ -228,25 +232,12 @@ class Groups(Database):
             "body": encode_json(record),
         }
         with self._writing("commit a record") as connection:
-            if expected == 0:
-                # No revision comes again, or who computed a record from the former one of it before
-                # a deletion could commit that.
-                deleted = (deletion_rows.c.kind == "resource", deletion_rows.c.id == resource_id)
-                number = select(deletion_rows.c.number).where(*deleted)
-                values["revision"] = 1 + (connection.execute(number).scalar() or 0)
-                try:
-                    first = insert(record_rows).values(resource_id=resource_id, **values)
-                    with connection.begin_nested():
-                        connection.execute(first)
-                except IntegrityError:
-                    return False
-                return True
             is_it = record_rows.c.resource_id == resource_id
             is_former = (is_it, record_rows.c.revision == expected)
             query = select(record_rows).where(*is_former).with_for_update()
             former = connection.execute(query).one_or_none()
             if former is None:
-                return False
+                return _begin(connection, resource_id, values, expected)
             if former.generation == generation:
                 values["begun"] = former.begun
             else:
@@ -328,6 +319,27 @@ def _set_log(connection: Connection, thread_id: str, log: set[str]) -> None:
         for ids in split_into_chunks(changed):
             where = (is_it, group_rows.c.id.in_(ids))
             connection.execute(update(group_rows).where(*where).values(in_log=in_log))
+
+
+def _count_deletions(connection: Connection, resource_id: str) -> int:
+    """Return a number that grows with each deletion, beyond the revisions that there were."""
+    return count_deletions(connection, resource_id, []).get(("resource", resource_id), 0)
+
+
+def _begin(
+    connection: Connection, resource_id: str, values: Mapping[str, Any], expected: int
+) -> bool:
+    """Insert the first record of a resource, where none was begun or deleted meanwhile."""
+    hold_name(connection, "resource", resource_id)
+    if _count_deletions(connection, resource_id) != expected:
+        return False
+    first = insert(record_rows).values(resource_id=resource_id, **values)
+    try:
+        with connection.begin_nested():
+            connection.execute(first)
+    except IntegrityError:
+        return False
+    return True
 
 
 _RECORD = ("resource_id", "revision", "generation", "begun", "committed", "body")

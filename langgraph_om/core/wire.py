@@ -880,17 +880,13 @@ class OthersDescribed(TypedDict):
     others: Others
 
 
-class TakenOver(TypedDict):
+class TakenOver(Stated, Moved):
     """What another thread of the user observed of this one's messages becomes its own."""
 
     type: Literal["taken-over"]
     cycle_id: str
     at: str
-    after: str | None
-    """The newest message that was observed before."""
-    cursor: list[str]
     groups: list[Group]
-    hints: Hints
     found: Found
 
 

@@ -114,10 +114,10 @@ class Sharing:
             archive = yield from find_archive()
             resource_id = str(record["resource_id"])
             known = yield from call_storage(read_known, archive, resource_id)
-            if known.present and not known.revision:  # says that these share what they know
-                blank = dict(complete_log(None))
+            if known.present and not known.is_begun:  # says that these share what they know
+                blank, of = dict(complete_log(None)), known.revision
                 yield from call_storage(
-                    archive.commit_record, resource_id, blank, expected=0, now=step.now
+                    archive.commit_record, resource_id, blank, expected=of, now=step.now
                 )
             event = yield from find_observed_elsewhere(record, step.window, known.present, step.now)
             if event is not None:
@@ -227,8 +227,10 @@ class Known(NamedTuple):
     """What is known of all threads of a user."""
 
     log: UserLog
+    is_begun: bool
+    """Whether there is a user's log."""
     revision: int
-    """Of the user's log; 0: there is none yet."""
+    """The archive's, of the log or of there being none."""
     present: Mapping[str, Sequence[str]]
     """By thread, the ids of the groups that its log has."""
     groups: Sequence[Group]
@@ -257,7 +259,7 @@ def read_known(archive: SQLAlchemyArchive, resource_id: str) -> Known:
     ]
     read = archive.read_groups(resource_id, ids[:MAX_GROUPS])
     groups = [group for thread_id in present for group in read.get(thread_id, [])]
-    return Known(log, revision, present, cast("list[Group]", groups))
+    return Known(log, stored is not None, revision, present, cast("list[Group]", groups))
 
 
 def _find_part(settings: Settings) -> int:
@@ -389,7 +391,7 @@ def _condense_known(info: CycleInfo, resource_id: str) -> EffectFlow[Sequence[Gr
     archive = yield from find_archive()
     settings, part, now = info.settings, _find_part(info.settings), info.started
     known = yield from call_storage(read_known, archive, resource_id)
-    if not _is_condensing_due(settings, known) or not known.revision:
+    if not _is_condensing_due(settings, known) or not known.is_begun:
         return []  # a deletion changes the revision of what is there alone
     log = take_in(known.log, _choose_oldest(known.groups, part // 4)[: MAX_GROUPS // 2])
     free = [group for group in log["log"] if not is_protected(group)]

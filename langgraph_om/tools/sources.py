@@ -293,7 +293,7 @@ class ArchiveSource:
             raise SourceError(_NO_RESOURCE)
         known = read_known(self.archive, self.resource)
         groups = [*known.log["log"], *reversed(known.groups)]
-        return to_record({**known.log, "log": groups}, self.resource) if known.revision else None
+        return to_record({**known.log, "log": groups}, self.resource) if known.is_begun else None
 
     async def history(self, thread: str) -> Any:
         """Return its states, newest first."""

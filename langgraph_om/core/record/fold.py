@@ -191,7 +191,9 @@ def activate(record: MemoryRecord, event: ObservationActivated | ReflectionActiv
 
 
 def _extend_log(
-    record: MemoryRecord, event: ObservationEnd | ObservationActivated, groups: Sequence[Group]
+    record: MemoryRecord,
+    event: ObservationEnd | ObservationActivated | TakenOver,
+    groups: Sequence[Group],
 ) -> bool:
     if event["after"] != find_newest_observed(record):
         return False
@@ -372,9 +374,7 @@ def note_others(record: MemoryRecord, event: OthersDescribed) -> None:
 
 def take_over(record: MemoryRecord, event: TakenOver) -> None:
     """Put what another thread observed of this one into the log, where it is still as it was."""
-    if event["after"] == find_newest_observed(record):
-        record["log"] = [*record["log"], *event["groups"]]
-        record["cursor"] = list(event["cursor"])
+    if _extend_log(record, event, event["groups"]):
         note_observed(record, event)
 
 
