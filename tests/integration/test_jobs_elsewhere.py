@@ -81,7 +81,7 @@ def request_of(**options: Any) -> JobRequest:
 
 def test_other_settings_are_refused_by_name() -> None:
     request = request_of(instruction="Note prices.")
-    with pytest.raises(ConfigurationError, match=r"with another `observation\.instruction`"):
+    with pytest.raises(ConfigurationError, match=r"with a different `observation\.instruction`"):
         worker().run_job(request)
     with pytest.raises(ConfigurationError, match="`gap_markers`"):
         worker(gap_markers=True).run_job(request_of())

@@ -73,7 +73,7 @@ def test_conversation_under_another_key() -> None:
 
 def test_memory_twice_is_refused() -> None:
     builder = wire(SCHEMAS["plain"], empty_memory(), scripted())
-    with pytest.raises(ConfigurationError, match="`om_status` already"):
+    with pytest.raises(ConfigurationError, match="already has a node `om_status`"):
         add_observational_memory(builder, empty_memory())
 
 
