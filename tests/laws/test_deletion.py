@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from contextlib import closing
 from datetime import timedelta
 from typing import Any
 
@@ -55,7 +56,8 @@ class Overtaken:
 def build(
     archive: Any, saver: InMemorySaver, store: Any = None, *, ahead: bool = False, **options: Any
 ) -> tuple[ObservationalMemory, Any]:
-    model = ScriptedChatModel("Noted.", observer=ExtractiveObserver().reply)
+    observe = options.pop("observe", ExtractiveObserver().reply)
+    model = ScriptedChatModel("Noted.", observer=observe)
     memory = ObservationalMemory(
         model,
         observation={"message_tokens": 120 if ahead else 40, "buffer_tokens": ahead and 0.2},
@@ -117,35 +119,22 @@ def test_nothing_of_before_a_deletion_comes_back_in_many_tries(tmp_path: Any) ->
         assert overtake(f"sqlite:///{tmp_path}/{seed}.db", random.Random(seed)) == [], seed  # noqa: S311
 
 
-@pytest.mark.parametrize("of_user", [False, True])
-def test_what_was_observed_while_its_thread_was_deleted_is_kept_nowhere(
-    tmp_path: Any, *, of_user: bool
-) -> None:
+def test_what_was_observed_while_its_user_was_deleted_is_kept_nowhere(tmp_path: Any) -> None:
     saver, deletes = InMemorySaver(), False
 
     def observe(messages: list[BaseMessage]) -> str:
-        if deletes and of_user:
-            assert memory.delete_resource("ana", checkpointer=saver) == []
-        elif deletes:
-            assert memory.delete_thread("t", resource_id="ana", checkpointer=saver) == []
+        assert not deletes or memory.delete_resource("ana", checkpointer=saver) == []
         return ExtractiveObserver().reply(messages)
 
-    model = ScriptedChatModel("Noted.", observer=observe)
-    memory = ObservationalMemory(
-        model,
-        observation={"message_tokens": 60, "buffer_tokens": False},
-        archive=f"sqlite:///{tmp_path}/archive.db",
-        evict=True,
-    )
-    agent = create_memory_agent(model, memory=memory, checkpointer=saver)
-    with memory:
-        agent.invoke({"messages": [("user", "The zanzibar museum is open on Sundays.")]}, CONFIG)
+    archive = SQLAlchemyArchive(f"sqlite:///{tmp_path}/archive.db")
+    memory, agent = build(archive, saver, observe=observe, evict=True)
+    with memory, closing(archive):
+        agent.invoke({"messages": [("user", "The zanzibar museum is open.")]}, CONFIG)
         deletes = True
         said = "And the zanzibar harbour is closed for the winter, so we go by train. " * 4
         agent.invoke({"messages": [("user", said)]}, CONFIG)
-        groups = memory.archive.groups(thread_id="t")
-        assert "museum" not in f"{saver.storage} {saver.writes} {saver.blobs} {groups}"
-        assert agent.get_state(CONFIG).values["om"]["log"] == []
+        assert "museum" not in f"{saver.storage} {saver.writes} {saver.blobs}"
+        assert archive.groups(thread_id="t") == agent.get_state(CONFIG).values["om"]["log"] == []
 
 
 def prune_meanwhile(url: str, rng: random.Random) -> list[str]:

@@ -69,16 +69,10 @@ def test_close_takes_no_more_jobs() -> None:
     assert executor.flush(60)
 
 
-def test_job_that_raises_is_forgotten(caplog: pytest.LogCaptureFixture) -> None:
-    executor = BackgroundBuffering()
-
-    def work() -> dict[str, Any]:
-        msg = "broken"
-        raise RuntimeError(msg)
-
-    executor.submit("c1", "a", work)
+def test_job_that_raises_is_forgotten() -> None:
+    executor, nothing = BackgroundBuffering(), dict[str, dict[str, Any]]()
+    executor.submit("c1", "a", lambda: nothing["c1"])
     assert executor.wait("c1", 60) is None
-    assert "broken" in caplog.text
     assert executor.submit("c2", "a", lambda: RESULT)
 
 
