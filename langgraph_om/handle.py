@@ -103,7 +103,7 @@ class Updates:
 
         Raises:
             ConfigurationError: When `item` is blank.
-            ItemError: As `forget` does; when the update is written, also if it is not pinned.
+            ItemError: As `forget` does; also, when the update is written, if it is not pinned.
         """
         return steering.change(self._runner, "unpin", item, state)
 
@@ -282,7 +282,7 @@ class ThreadMemory:
 
     @waited
     def unpin(self, item: str) -> Requests[str]:
-        """Let reflections change an observation again that a person pinned or wrote."""
+        """Let reflections again change an observation that a person pinned or wrote."""
         return self._thread.act(lambda now: self._updates.unpin(item, state=now))
 
     @waited
@@ -320,7 +320,7 @@ class ThreadMemory:
     def adopt(self, *, progress: Progress | None = None) -> Requests[AdoptReport]:
         """Observe a long thread in advance, so that its next turn does not have to wait.
 
-        The rest fits the window. Without this call, the first turn with memory does the same.
+        What is left fits the window. Without this call, the first turn with memory does the same.
 
         Args:
             progress: Called with an `AdoptProgress` after each observed batch.
@@ -361,7 +361,7 @@ class ThreadMemory:
 
         Args:
             instruction: For the Reflector, this once, such as `"Keep names and amounts; drop
-                small talk."`, after `reflection={"instruction": ...}`.
+                small talk."`, added after `reflection={"instruction": ...}`.
 
         Returns:
             The result; `log_tokens` is the size now, and `error` says why nothing changed. With
@@ -392,7 +392,7 @@ class ThreadMemory:
             The id of the act.
 
         Raises:
-            ConfigurationError: As `move_thread`, or when `config` names no whole thread.
+            ConfigurationError: As `move_thread`, or when `config` does not name a whole thread.
             ThreadBusyError: When a run takes too long. If it began in the meantime, archive
                 and store are moved already, and the same call moves the rest.
             ArchiveError: As `move_thread`.

@@ -72,7 +72,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
             chat model, a runnable over messages, a `ModelByInputTokens`, a function of the run's
             configuration that returns one of these, or a list of fallbacks, whose entries may also
             be `{"model": ..., "max_retries": n}`. `None` and `"default"`: the Actor's own model, as
-            `create_memory_agent`, the middleware and `with_second_try` know it; if it is
+            read by `create_memory_agent`, the middleware and `with_second_try`; if it is
             unknown, `google/gemini-flash-lite-latest`.
         options: The memory's options by name, described in `MemoryOptions`.
 
@@ -208,7 +208,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
             did not run before (which logs a warning): the conversation as it is.
 
         Raises:
-            ConfigurationError: When the state has no `om`, which the node has to see.
+            ConfigurationError: When the state has no `om`; the node has to see it.
         """
         runner = self._runner
         messages, is_on = runner.conversation(state), runner.runs.is_on(config)
@@ -234,7 +234,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
 
         Args:
             state: As for `llm_input_messages`; blank for a thread that never ran.
-            history: As `states` for `history`, to show what each generation changed; `None`: only
+            history: As `states` in `history`, to show what each generation changed; `None`: only
                 what is remembered now.
 
         Raises:
@@ -334,7 +334,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
     ) -> dict[str, Any]:
         """Answer as the tool `recall` does, without a graph.
 
-        A search leaves out the observations that an Actor with this state sees; `search` does not.
+        Its searches omit the observations that an Actor with this state sees; `search` does not.
 
         Args:
             state: As for `llm_input_messages`, or a mapping with the conversation alone.
@@ -455,7 +455,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
             graph: The agent's compiled graph, with memory and a checkpointer, or a `RemoteGraph`.
             config: The thread: `{"configurable": {"thread_id": ...}}`, and `resource_id` if a
                 log is shared. A thread that belongs to another resource is refused. With a
-                `checkpoint_id`, it is the memory as of then, and a change begins a fork there; with
+                `checkpoint_id`, it is the memory back then, and a change begins a fork there; with
                 a `checkpoint_ns`, that of a subgraph.
             as_node: As for `graph.update_state`, which writes the changes; needed if the thread was
                 imported and several nodes could have answered last.
@@ -557,7 +557,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
 
         The new owner's searches, lists and `recall` then include it, and the former owner's do not.
         Its jobs are dropped, and restarted in its next turn. If the former owner has a run under
-        way, its next write is refused; its words stay in the checkpoint.
+        way, its next write is refused; the run's words stay in the checkpoint.
 
         The thread's record names the new owner from their first turn on, or at once if
         `memory.of(graph, config).move_to(...)` moves it. A user's working memory stays with them.
@@ -571,8 +571,8 @@ class ObservationalMemory(metaclass=NoMiddleware):
 
         Raises:
             ConfigurationError: When there is no such thread, it has another owner, it cannot be
-                separated from a shared log, or the call cannot reach what it would leave
-                behind. Nothing is moved then.
+                separated from a shared log, or data would remain that the call cannot
+                reach. Nothing is moved then.
             ArchiveError: When the archive's storage fails; call again.
             Exception: Whatever the store raises; call again.
         """
@@ -590,8 +590,8 @@ class ObservationalMemory(metaclass=NoMiddleware):
         """Delete a thread: its messages, observations, titles, search entries and jobs.
 
         Deletes from the archive, the store and, if you pass it, the checkpointer. A job that is
-        running for the thread can no longer keep its result. Runs on a server that wait for
-        it, or for it to pause, are deleted there, last of all.
+        running for the thread can no longer keep its result. Server runs that wait for
+        the thread, or for it to pause, are deleted last of all.
 
         Args:
             resource_id: The owner; needed only without an archive.
@@ -600,16 +600,16 @@ class ObservationalMemory(metaclass=NoMiddleware):
             checkpointer: The graph's checkpointer, to delete the thread's checkpoints too.
 
         Returns:
-            The threads whose checkpoints may still hold words from it: itself without a
+            The threads whose checkpoints may still hold words from it: this one without a
             `checkpointer`, and others of its resource that are shown its observations or messages.
             Their newest checkpoint holds these words until their next turn, older ones for good.
 
         Raises:
-            ConfigurationError: When the call cannot reach what it would leave behind. Nothing is
+            ConfigurationError: When data would remain that the call cannot reach. Nothing is
                 deleted then.
             ArchiveError: When the archive's storage fails, or keeps traces; call again.
             Exception: Whatever the checkpointer or the store raises, or the client of
-                `ServerBuffering` if it can't be reached; call again. A run that is left does
+                `ServerBuffering` if it can't be reached; call again. A run that remains there does
                 nothing.
         """
         return deletion.delete_thread(self._runner, thread_id, resource_id, store, checkpointer)
@@ -653,7 +653,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
         """Delete what is older than a limit, from archive, observations and store.
 
         Threads with no writes since then are deleted, as by `delete_thread`. Other threads lose
-        their old messages from the archive at once, and the observations of these from their log in
+        their old messages in the archive at once, and their log loses the observations of these in
         the next turn. Old messages in checkpoints stay there, and are never archived again.
         Messages of unknown age stay, and so do standing instructions and what a person added or
         pinned.
@@ -698,7 +698,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
         """Carry out a job that an `Executor` was given, in this process or any other.
 
         Args:
-            request: The job, a `JobRequest`, as it was or read back from JSON.
+            request: The job, a `JobRequest`, unchanged or read back from JSON.
             config: Configuration with callbacks for the models' calls.
 
         Returns:
@@ -727,7 +727,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
         return self._runner.flush(timeout)
 
     async def aflush(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 same as `flush`
-        """Do the same as `flush` without blocking the event loop, or a thread when canceled."""
+        """Do the same as `flush` without blocking the event loop or, when canceled, a thread."""
         return await self._runner.aflush(timeout)
 
     def close(self, timeout: float = 5.0) -> bool:

@@ -75,7 +75,7 @@ def signature_of_options() -> inspect.Signature:
 
 
 class NoMiddleware(type):
-    """The metaclass of a class that says so when passed to `create_agent` by mistake.
+    """The metaclass of a class that raises an error when passed to `create_agent` by mistake.
 
     `create_agent` looks this attribute up on the class first; its objects do not have it.
     """

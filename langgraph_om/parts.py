@@ -1,6 +1,6 @@
 """The parts of the custom stream: `{"type": "data-om-...", "data": {...}}`.
 
-Clients in other languages have the same types as `docs/events.schema.json`. Fields are written from
+Clients in other languages find the same types in `docs/events.schema.json`. Fields are written from
 these types (`core/events.py`), so a field that is not here is not sent.
 """
 
@@ -184,7 +184,7 @@ class WrittenData(EndData):
     leftOutTokens: NotRequired[int]
     """About how many tokens of a message were left out, as it was too long to be read whole."""
     edits: NotRequired[int]
-    """Of a reflection, like the next three: how many edits were applied."""
+    """For reflections only, like the next three: how many edits were applied."""
     dropped: NotRequired[int]
     joined: NotRequired[int]
     shortened: NotRequired[int]

@@ -114,7 +114,7 @@ def search(
     found: list[SearchHit] = []
     for each in dict.fromkeys(thread_id):
         if not isinstance(each, str) or not each:
-            msg = f"`thread_id` has {each!r}; pass ids of threads, which are texts"
+            msg = f"`thread_id` has {each!r}; pass thread ids, which are strings"
             raise ConfigurationError(msg)
         found += look(each)
     return sorted(found, key=lambda hit: -hit.score)[: asked.most]
@@ -143,7 +143,7 @@ def search_archive(
         raise ConfigurationError(msg)
     if not thread_id and not resource_id:
         msg = (
-            "`thread_id` and `resource_id` are missing; pass the one whose messages to "
+            "`thread_id` and `resource_id` are missing; pass the one whose messages you want to "
             "search, or a conversation as `state`"
         )
         raise ConfigurationError(msg)

@@ -1,7 +1,7 @@
-"""Writing messages: each is put in its place in the tree that a conversation is.
+"""Writing messages: each gets its place in the conversation's tree.
 
-1. A row is a message in its place: what it says, behind all that was said before it. Its node is a
-   digest of both, so that it never changes, and names the branch that ends with it. The same
+1. A row is a message in its place: what it says, after all that was said before it. Its node, a
+   digest of both, never changes, and names the branch that ends with it. The same
    message on two branches that differ before it, or in its words, is two rows.
 2. The positions on the current branch are 0, 1, 2, ... with one message each.
 """
@@ -60,24 +60,24 @@ class Append(Database):
         this order and in this place: then it stays as it is. What stood in their place stays
         reachable by key, and by the name of its branch.
 
-        A known key is not added again. When its content differs, the newest replaces the former on
+        A known key is not added again. When its content differs, the new one replaces the old on
         this branch, and no other branch changes. Appending a branch that was current before makes
-        it current again. A message that was pruned stays so, whatever it says now.
+        it current again. A message that was pruned stays pruned, whatever it says now.
 
         Args:
             thread_id: The thread. It belongs to the resource that it was first written with.
             resource_id: The resource; `None` for none, or to leave it as it is.
-            messages: Per message its key, the message, and whether users may see it. What of a
-                message is no JSON value is kept as text.
+            messages: Per message its key, the message, and whether users may see it. Parts of a
+                message that are not JSON are kept as text.
             after: The key of the message before the first one, `None` when they start the
                 conversation. One that is unknown stands for the end of the branch.
             now: The current time, noted if something is new.
             title: The thread's title; `None`: as it is.
             times: By key, when a message was written or first seen, where that is known. The time
-                that a message came with stays.
+                that came with a message is kept.
             parent: The thread within which this one runs, as a subagent's does. It is then deleted
                 with that one, and not listed beside it.
-            branch: The name of the branch that goes on, as the last call for it returned it.
+            branch: The name of the branch to continue, as the last call for it returned it.
                 `None`, and one that is unknown: the current branch.
             must_follow: Whether `after` has to be there.
             deletion: How often thread and resource were deleted, as far as the writer knows; see
@@ -86,12 +86,12 @@ class Append(Database):
 
         Returns:
             The name of the branch that the messages are on: it ends with the last of them, or,
-            where `branch` held all of them, with what follows them there. Whoever reads with this
+            if `branch` already held all of them, with what follows them there. Reading by this
             name reads this branch, whichever is current. Without messages it is `branch`.
 
         Raises:
-            ArchiveLacksError: When `after` has to be there and is not, or there were more deletions
-                or prunings than the writer knows, or fewer, by now. Nothing is written then.
+            ArchiveLacksError: When `after` has to be there and is not, or the number of deletions
+                or prunings is not what the writer knows. Nothing is written then.
             ConfigurationError: When the thread belongs to another resource, which the error does
                 not name.
         """

@@ -52,21 +52,21 @@ class Groups(Database):
     ) -> list[str]:
         """Keep the observation groups that are not there yet, and return their ids.
 
-        None of a thread that was deleted and has no message since: they are of messages that are
-        gone. Nor any of which all messages were pruned with what was observed of them.
+        Nothing is kept for a thread that was deleted and is still empty: its messages are
+        gone. Nor is a group whose messages were all pruned along with its observations.
 
         Args:
             thread_id: The thread whose messages were observed; it is made if it is new.
             resource_id: The resource; `None` for none, or to leave it as it is.
             groups: Mappings with at least an `id`, unique in the thread.
-            now: The current time, which a group without `observed_at` takes for it.
+            now: The current time, used as `observed_at` for groups without one.
             log: The ids of all groups that the thread's log has now; others of the thread are
-                history, which no search finds. `None`: as it was told last, and these.
+                history, which no search finds. `None`: those told last, and these.
             deletion: As for `append`.
-            observed: The key of the thread's newest observed message, `None` for none. `False`: as
-                it was told last.
-            behind: The one before, by which another thread's work is refused that comes too late:
-                where it is another one by now, nothing is kept. `False`: it does not matter.
+            observed: The key of the thread's newest observed message, `None` for none. `False`: the
+                one told last.
+            behind: The key expected before, so that another thread's late work is refused:
+                if another key is stored by now, nothing is kept. `False`: it does not matter.
 
         Raises:
             ArchiveLacksError: As `append`.
@@ -140,7 +140,7 @@ class Groups(Database):
     def log_ids(self, resource_id: str) -> dict[str, list[str]]:
         """Return the ids of the groups that the logs of a resource's threads have.
 
-        By thread, the one that was observed last first, and the newest group of each first.
+        By thread, most recently observed first; each thread's newest group comes first.
         """
         place = group_rows.c
         query = (
@@ -195,10 +195,10 @@ class Groups(Database):
     def rewrite_records(
         self, resource_id: str, change: Callable[[dict[str, Any]], Mapping[str, Any]], now: datetime
     ) -> None:
-        """Change the record of a resource and all of its history, the generations as they are.
+        """Change the record of a resource and all of its history, keeping the generations.
 
-        The record gets a new revision, so that whoever computed one from the former cannot commit
-        it. Without a record nothing is done.
+        The record gets a new revision, so that one computed from the old record cannot be
+        committed. Without a record nothing is done.
 
         Args:
             change: Given a record, returns what takes its place; it may be called more than once.

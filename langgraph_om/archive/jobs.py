@@ -54,10 +54,10 @@ class Jobs(Database):
 
         Args:
             job_id: The job; it is made if it is new.
-            seconds: How long the claim lasts. One that ends later than twice as long from now is
-                from before the clock was set back, and over.
+            seconds: How long the claim lasts. One that would end after more than twice that time is
+                from before the clock was set back, and has ended.
             thread_id: The thread that the job works for; deleting it ends the job, and so does
-                deleting `t` where it is `t|>...`, archived or not.
+                deleting `t` if the id is `t|>...`, archived or not.
             resource_id: The resource that the job works for.
             about: Other threads that the result tells of; deleting one ends the job too.
             deletion: How many deletions of thread and resource the asker knows of; `None`: any.
@@ -65,9 +65,9 @@ class Jobs(Database):
         Returns:
             "mine" when it is new, its claim has ended, or it is this owner's already (whose claim
             then begins anew); "taken" while another owner has it; "done" when it has a result.
-            "taken" too where a thread of these was deleted, by itself, with its resource or with
-            the thread around it, and has no message since, or where the asker does not know of a
-            deletion: nobody shall keep what is known of it.
+            "taken" too if one of these threads was deleted, by itself, with its resource or with
+            the thread around it, and has had no message since, or if the asker does not know of a
+            deletion: what is known of it must not be kept.
         """
         check_name("owner", owner)
         check_seconds("seconds", seconds, allows_zero=True)
@@ -106,9 +106,9 @@ class Jobs(Database):
         return "mine" if row.owner == owner else "taken"
 
     def take_over(self, job_id: str, sender: str, owner: str, *, seconds: float) -> bool:
-        """Claim a job that `sender` has claimed for somebody to do, and return whether it is so.
+        """Claim a job that `sender` has claimed for somebody to do, and return whether that worked.
 
-        Again is harmless. A job that was released or deleted is nobody's to take over.
+        Repeating this is harmless. A job that was released or deleted is nobody's to take over.
         """
         check_name("owner", owner)
         check_seconds("seconds", seconds, allows_zero=True)
@@ -154,7 +154,7 @@ class Jobs(Database):
         return JobView("running" if row.left > 0 else "expired", row.owner, None, row.left)
 
     def prune_jobs(self, *, older_than: float) -> int:
-        """Forget jobs that are done or abandoned for more seconds than this; return how many."""
+        """Forget jobs done or abandoned more than this many seconds ago; return how many."""
         check_seconds("older_than", older_than, allows_zero=True)
         is_old = job_rows.c.ends < database_clock() - older_than
         with self._writing("prune jobs") as connection:

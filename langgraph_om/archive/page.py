@@ -45,7 +45,7 @@ class Branch:
         return self._positions.get(row.node)
 
     def choose(self, rows: Iterable[Row]) -> Row | None:
-        """Return that of the places of one message which is on it, or else one that is not."""
+        """Return the place of a message that is on this branch, or else another one."""
 
         def rank(row: Row) -> tuple[bool, bool, int, str]:
             return self.find(row) is not None, row.is_current, row.position, row.node
@@ -72,7 +72,7 @@ CURRENT: Final = Branch()
 
 
 def find_branch(connection: Connection, thread_id: str, name: str | None) -> Branch:
-    """Return a branch by its name; the current one where there is none of this name."""
+    """Return a branch by its name; the current one if none has this name."""
     if name is None:
         return CURRENT
     # The last message, and what is before it as far back as the current branch, with one of that.
@@ -99,7 +99,7 @@ def find_branch(connection: Connection, thread_id: str, name: str | None) -> Bra
 def select_places(
     connection: Connection, thread_id: str, keys: Iterable[str]
 ) -> dict[str, list[Row]]:
-    """Return by key where messages of a thread stand, on whatever branch."""
+    """Return, by key, where a thread's messages stand, on any branch."""
     places: dict[str, list[Row]] = defaultdict(list)
     query, wanted = select(*PLACE).where(message_rows.c.thread_id == thread_id), dict.fromkeys(keys)
     for row in fetch_in_chunks(connection, query, message_rows.c.key, [*wanted]):
@@ -108,7 +108,7 @@ def select_places(
 
 
 def find_pruned(places: Sequence[Row]) -> str | None:
-    """Return a place of a message that was pruned wherever it stood; `None` for any other."""
+    """Return a place of a message if it was pruned everywhere; `None` otherwise."""
     is_pruned = all(row.digest == GONE for row in places)
     return places[0].node if places and is_pruned else None
 
@@ -135,11 +135,11 @@ class Pages(Database):
     ) -> ArchivedMessage | None:
         """Return the message of this key in a thread or resource, on whatever branch.
 
-        A key in several threads of a resource stands for that of the newest updated thread; one on
-        several branches for that of `branch`, else of the current one.
+        If several threads of a resource have the key, the most recently updated one counts; on
+        several branches, `branch` counts, or else the current one.
 
         Args:
-            resource_id: The resource to look in; with `thread_id`, whose the thread has to be.
+            resource_id: The resource to look in; with `thread_id`, the thread's owner.
             branch: With `thread_id`, the name of a branch; see `append`.
 
         Raises:
@@ -160,7 +160,7 @@ class Pages(Database):
         """Return messages of current branches, by thread, in order; none that was pruned.
 
         Args:
-            spans: Per thread its id, the first position, and the one to end before; at least one.
+            spans: At least one; each a thread's id, the first position, and the one to end before.
         """
         place = message_rows.c
         parts = (
@@ -263,7 +263,7 @@ class Pages(Database):
         return [decode_message(row.key, row.body) for row in rows]
 
     def places(self, thread_id: str, keys: Sequence[str]) -> Mapping[str, int]:
-        """Return the positions on the current branch of those of these messages that it has."""
+        """Return these messages' positions on the current branch; missing ones are left out."""
         of_thread = (message_rows.c.thread_id == thread_id, message_rows.c.is_current)
         query = select(message_rows.c.key, message_rows.c.position).where(*of_thread)
         with self._reading("find messages") as connection:

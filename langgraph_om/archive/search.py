@@ -1,8 +1,8 @@
-"""Searching the archive: the index says which texts hold which words, BM25 puts them in order.
+"""Searching the archive: the index says which texts hold which words; BM25 puts them in order.
 
 Two steps, so that a search among millions of texts reads few of them: the index tells, for each
 word, which texts of the scope hold it, and the eighty that hold the most telling words are read
-and ranked. Of a word that is in very many texts these are read only where others find too little.
+and ranked. Texts found by a very frequent word are read only if other words find too little.
 How telling a word is follows from the texts of the scope alone, never from others'.
 """
 
@@ -119,7 +119,7 @@ def build_texts(
 def build_group_texts(
     thread_id: str, resource_id: str | None, groups: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return the rows by which groups of observations are searched, of rows that keep them."""
+    """Return the rows by which groups of observations are searched, from rows that keep them."""
     rows: list[dict[str, Any]] = []
     for group in groups:
         text, marks = json.loads(group["body"]).get("text"), _scope(thread_id, resource_id)
@@ -132,7 +132,7 @@ def build_group_texts(
 def give_to_resource(
     connection: Connection, thread_id: str, resource_id: str, *, former: str | None = None
 ) -> None:
-    """Mark the texts of a thread as those of a resource, which were another's, or nobody's."""
+    """Mark the texts of a thread, so far another's or nobody's, as those of a resource."""
     new = mark("resource", resource_id)
     words: ColumnElement[str] = new + " " + text_rows.c.words
     if former is not None:
@@ -171,7 +171,7 @@ def _build_rows(
 
 
 def put_texts(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
-    """Keep rows, in the place of those that a message left which came back after it was lost."""
+    """Keep rows, replacing those left by a message that was lost and came back."""
     new = insert_into(connection, text_rows)
     place, rest = ("thread_id", "kind", "key", "digest", "piece"), ("at", "words")
     anew: dict[str, Any] = {name: literal_column(f"excluded.{name}") for name in rest}
@@ -195,13 +195,13 @@ def find_matches(
     *,
     newest: bool = False,
 ) -> list[list[int]]:
-    """Return for each word which texts hold it; of very many, `MAX_MATCHES`.
+    """Return, for each word, which texts hold it: `MAX_MATCHES` of them at most.
 
     Args:
         marks: Marks that a text must have, all of them.
-        limits: Further conditions in SQL about `om_texts`, each begun by `AND`.
+        limits: Further conditions in SQL about `om_texts`, each beginning with `AND`.
         values: What these refer to.
-        newest: Whether these are the newest, for which all have to be read, or any.
+        newest: Whether to return the newest ones, which means reading all, or any.
     """
     if connection.dialect.name != "sqlite":
         queries = [_join_for_keys(word, marks) for word in words]
@@ -292,15 +292,15 @@ class Search(Database):
         The query is text: nothing in it is an operator, and nothing raises.
 
         Args:
-            resource_id: The resource to look in; with `thread_id`, whose the thread has to be.
+            resource_id: The resource to look in; with `thread_id`, the thread's owner.
             before: Only what was said before this time.
             after: Only what was said at this time or later.
             role: Only messages of this role: `user`, `assistant`, `tool`.
             tool_name: Only calls of this tool and its results.
             branches: By thread id, the names of branches (see `SQLAlchemyArchive.append`) that are
-                searched; of other threads the current ones are.
-            groups: By thread id, the ids of the groups that are searched; of other threads those
-                are that their logs have, as `SQLAlchemyArchive.add_groups` was told last.
+                searched; for other threads, the current ones.
+            groups: By thread id, the ids of the groups that are searched; for other threads, those
+                in their logs, as `SQLAlchemyArchive.add_groups` was told last.
 
         Raises:
             ConfigurationError: When neither thread nor resource is given.

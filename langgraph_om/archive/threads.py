@@ -1,4 +1,4 @@
-"""Threads: whose they are, how they are listed, and how they are locked by who writes to them."""
+"""Threads: whose they are, how they are listed, and how writers lock them."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ def lock_thread(
     """Lock a thread for this transaction, made if it is new, and return its row.
 
     Args:
-        deletion: How often thread and resource were deleted, as far as who writes knows; `None`: it
+        deletion: How often thread and resource were deleted, as far as the writer knows; `None`: it
             does not matter.
         prunings: How often old messages of it were pruned, likewise.
 
     Raises:
-        ArchiveLacksError: When that was more often, or less.
+        ArchiveLacksError: When either number is different by now.
         ConfigurationError: When it belongs to another resource.
     """
     if resource_id is not None:  # a new thread has no row that the resource's deletion could see
@@ -107,7 +107,7 @@ def lock_thread(
 def count_deletions(
     connection: Connection, resource_id: str | None, thread_ids: Sequence[str]
 ) -> dict[tuple[Deleted, str], int]:
-    """Return how often a resource and threads were deleted, or pruned, as far as they were."""
+    """Return how often a resource and threads were deleted or pruned, if they ever were."""
     kind, key = deletion_rows.c.kind, deletion_rows.c.id
     query = select(kind, key, deletion_rows.c.number)
     of_threads = query.where(kind.in_(["thread", PRUNED]))
@@ -137,8 +137,8 @@ def is_left_of_deleted(
 ) -> bool:
     """Return whether one of some threads was deleted and is empty.
 
-    By itself, with its resource, or with the thread within which it runs. What is known of it is of
-    messages that are gone: who knows it was not told yet. Until the end of the transaction none of
+    Deleted by itself, with its resource, or with the thread it runs in. What is known of it is of
+    messages that are gone: the writer was not told yet. Until the end of the transaction none of
     them is deleted.
     """
     ids = sorted({*filter(None, thread_ids)})
@@ -179,7 +179,7 @@ class Threads(Database):
     """The threads of an archive in SQL."""
 
     def set_title(self, thread_id: str, title: str | None, now: datetime) -> None:
-        """Name a thread; one that is not there is not made."""
+        """Name a thread; a missing one is not created."""
         check_time("now", now)
         with self._writing("set a title") as connection:
             is_it = thread_rows.c.id == thread_id
@@ -228,8 +228,8 @@ class Threads(Database):
     def unobserved(self, resource_id: str, *, limit: int) -> list[UnobservedThread]:
         """Return the threads of a resource that are not observed to their end, newest first.
 
-        One that went on along another branch than the observed one is left out until its own next
-        turn, which says what of it is observed.
+        One that continued on a branch other than the observed one is left out until its own next
+        turn, which says how much of it is observed.
         """
         check_number("limit", limit)
         place = message_rows.c
@@ -276,7 +276,7 @@ class Threads(Database):
         Args:
             text: Keep threads with this text in their title, id or resource, in any case.
             resource_id: Keep the threads of this resource; `None` for all.
-            behind: Begin behind the thread that was updated then and has this id.
+            behind: Begin after the thread that was updated then and has this id.
         """
         check_number("limit", limit)
         query = _select_threads(resource_id, "position").limit(limit)
@@ -320,7 +320,7 @@ def _select_threads(resource_id: str | None, *of_last: str) -> Select[Any]:
 
 
 def select_idle_threads(before: datetime) -> Select[Any]:
-    """Select threads to which, and within which, nothing was written since a time."""
+    """Select threads to which, and within which, nothing has been written since a time."""
     check_time("before", before)
     inner = thread_rows.alias("inner_threads")
     goes_on = exists().where(inner.c.parent == thread_rows.c.id, inner.c.updated >= before)
@@ -334,5 +334,5 @@ def _is_behind(updated: datetime, thread_id: str) -> ColumnElement[bool]:
 
 
 def read_thread(row: Row) -> ArchivedThread:
-    """Return a thread of its row."""
+    """Return a thread from its row."""
     return ArchivedThread(row.id, row.resource_id, row.title, row.created, row.updated)

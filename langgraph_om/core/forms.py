@@ -299,7 +299,7 @@ def _tell_of_schema(schema: Any, reason: str) -> str:
 def _clean(value: Any, path: tuple[str | int, ...] = ()) -> Any:
     """Return a JSON value that every store can keep: databases refuse some of what JSON can say."""
     if len(path) > MAX_DEPTH:
-        msg = f"`memory` has more than {MAX_DEPTH} levels; write it flatter"
+        msg = f"`memory` has more than {MAX_DEPTH} levels; nest it less"
         raise InvalidError(msg)
     if isinstance(value, str):
         return sanitize(value)

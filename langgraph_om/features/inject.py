@@ -215,7 +215,7 @@ class Injecting:
     def connect(self, parts: Parts) -> Finder:
         """Return what searches where `recall` does."""
         if parts.recall is None:
-            msg = "inject searches by `recall`, which is off"
+            msg = "`inject` searches with `recall`, which is off"
             raise ConfigurationError(msg)
         return Finder(parts.recall, self._config)
 

@@ -108,7 +108,7 @@ class RecallArguments(BaseModel):
             msg = "`query` is missing; write a few words to search for"
             raise ValueError(msg)
         if self.page < 0 and self.mode != "messages":
-            msg = "`page` is negative; only messages are read backward, write 0 or more"
+            msg = "`page` is negative, but only messages are read backward; write 0 or more"
             raise ValueError(msg)
         if self.part_index is not None and not self.cursor:
             msg = "`part_index` needs a `cursor`; write the id of the message that has the part"
@@ -537,7 +537,7 @@ def _find_start(
         raise RefusedError(msg, "hint")
     where = " in that conversation" if thread_id else ""
     msg = (
-        f"There is no such message to read{where}; write as `cursor` an id that a `_range` line, a "
+        f"There is no such message to read{where}; set `cursor` to an id that a `_range` line, a "
         "page or a hit names, or leave it out to start at the beginning"
     )
     raise RefusedError(msg)

@@ -216,7 +216,7 @@ class Sharing:
             revision = entries[0]["revision"]
             if archive.commit_record(resource_id, dict(log), expected=revision, now=now):
                 return to_record(log, resource_id)
-        msg = f"the log of {resource_id!r} changed {_MAX_TRIES} times while it was restored"
+        msg = f"the log of {resource_id!r} changed {_MAX_TRIES} times while it was being restored"
         raise ArchiveError(msg)
 
 

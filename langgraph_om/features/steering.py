@@ -226,7 +226,7 @@ def unpin_message(runner: StepRunner, message_id: str, state: Any) -> Update:
     if state is not None:
         ids = [*map(name_pinned, list_pinned(runner.record(state)))]
         if wanted not in ids:
-            msg = f"the message {wanted!r} is not pinned; pinned are {ids}"
+            msg = f"the message {wanted!r} is not pinned; these are: {ids}"
             raise ItemError(msg)
     at = iso(runner.clock())
     told = {"type": "steered", "id": make_act_id(), "action": "unpin-message", "at": at}

@@ -99,7 +99,7 @@ def check_hooks(hooks: object, debug: object) -> Hooks:
             msg = f"`hooks` has {name!r}; the hooks are {', '.join(HOOKS)}"
             raise ConfigurationError(msg)
         if not callable(function) or _yields(function):
-            msg = f"`hooks[{name!r}]` is {function!r}; pass a function that returns, sync or async"
+            msg = f"`hooks[{name!r}]` is {function!r}; pass a sync or async function, no generator"
             raise ConfigurationError(msg)
         _check_arguments(f"hooks[{name!r}]", function, 1 if name in LIFECYCLE else 2)
     if debug is not None and (not callable(debug) or is_async(debug) or _yields(debug)):

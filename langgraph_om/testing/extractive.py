@@ -1,7 +1,7 @@
-"""An Observer and a Reflector without a model: they quote, keep and shorten what tells most.
+"""An Observer and a Reflector without a model: they quote, keep and shorten the most telling text.
 
-What tells most is found by counting: a sentence weighs what can be asked about later: numbers,
-names and long words. Short plain words, as greetings and thanks are made of, weigh nothing.
+This is found by counting what each sentence has that can be asked about later: numbers,
+names and long words. Short plain words, as in greetings and thanks, weigh nothing.
 """
 
 from __future__ import annotations

@@ -330,7 +330,7 @@ def build_parser() -> ArgumentParser:
     parser.add_argument("--ids", action="store_true", help="also list observations with their ids")
     past = "also show what each recent generation of the log changed"
     parser.add_argument("--history", action="store_true", help=past)
-    text = "list threads, newest first, with the tokens memory's models used for each"
+    text = "list threads, newest first, with the tokens that memory's models used for each"
     add_limit(add("list", list_threads, text), 20, "threads")
     parser = add("search", search, "search observations and messages by words")
     parser.add_argument("words", help="words to find, in any form; best hits come first")
@@ -377,7 +377,7 @@ def _add_source(parser: ArgumentParser) -> None:
     one.add_argument("--archive", metavar="URL", help="sqlite:///memory.db or postgresql://...")
     where.add_argument("--thread", metavar="ID", help="the thread's id")
     where.add_argument("--resource", metavar="ID", help="the user's id, for an archive")
-    graph = "the agent's graph; needed to write to a checkpointer, which is then trusted"
+    graph = "the agent's graph; needed to write to a checkpointer, whose data is then trusted"
     where.add_argument("--graph", metavar="MODULE:NAME", help=graph)
     own = "your ObservationalMemory, for its options; otherwise, the defaults"
     parser.add_argument("--memory", metavar="MODULE:NAME", help=own)

@@ -185,7 +185,7 @@ def guard(info: CycleInfo, work: EffectFlow[ResultT]) -> EffectFlow[ResultT]:
         raise ObserverError(msg) from error
     archive = info.settings.parts.archive
     if archive is not None and (yield from archive.is_deleted(info.record)):
-        msg = "the thread was deleted while the model was asked"
+        msg = "the thread was deleted while the model was being asked"
         raise ObserverError(msg)
     return end
 

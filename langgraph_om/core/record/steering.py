@@ -335,7 +335,7 @@ def _undo(
         item = _find_same(log, left)  # put back where it stood, among others
         if item is None:
             msg = (
-                f"the act {former['id']!r} cannot be undone: its result was changed since; name "
+                f"the act {former['id']!r} cannot be undone: its result has changed since; name "
                 f"the observation by its words instead"
             )
             raise ItemError(msg)
@@ -397,7 +397,7 @@ def _act_on_message(record: MemoryRecord, event: Steered) -> bool:
         before = next((each for each in pinned if name_pinned(each) == key), None)
         after = event.get("message")
         if before is None and after is None:
-            msg = f"the message {key!r} is not pinned; pinned are {[*map(name_pinned, pinned)]}"
+            msg = f"the message {key!r} is not pinned; these are: {[*map(name_pinned, pinned)]}"
             raise ItemError(msg)
     else:
         return False
