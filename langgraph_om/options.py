@@ -131,7 +131,7 @@ class MemoryOptions(Group):
     them, the other gets the rest. A fraction has no effect until the context window is known."""
     share_token_budget: bool | None = None
     """Lets recent messages use tokens that observations leave free, and vice versa; `None` does so
-    if you set `token_budget` and neither threshold."""
+    if you set `token_budget` but neither `message_tokens` nor `observation_tokens`."""
     observation: Annotated[
         InstanceOf[ObservationConfig] | Mapping[str, Any] | Off | None,
         Hint("an ObservationConfig, a mapping with its keys, or False"),

@@ -325,8 +325,8 @@ class ObservationConfig(Group):
         int | float,
         Hint("a ratio in (0, 1] to remove, or a number of tokens to keep, 1000 or more"),
     ] = 0.8
-    """How much of the recent messages observations replace at the threshold: a ratio, or the
-    number of tokens to keep (1,000 or more)."""
+    """How much of the recent messages is replaced by observations at the threshold: a ratio, or
+    the number of tokens to keep (1,000 or more)."""
     block_after: Annotated[
         int | float | None,
         Hint("a multiplier in (1, 2), or a number of tokens above the threshold"),
