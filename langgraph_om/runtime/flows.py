@@ -366,7 +366,7 @@ async def _acall_graph(call: CallGraph) -> Any:
         found = call.amethod(*call.arguments, **call.options)
         return [each async for each in found] if isinstance(found, AsyncIterator) else await found
     except NotImplementedError:  # a checkpointer may have methods that block alone
-        return await asyncio.wrap_future(in_thread(partial(_call_graph, call), "om_graph"))
+        return await run_in_thread(_call_graph, call)
 
 
 async def _acall(call: Call) -> Any:
