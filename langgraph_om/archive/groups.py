@@ -176,8 +176,8 @@ class Groups(Database):
     def load_record(self, resource_id: str) -> tuple[dict[str, Any] | None, int]:
         """Return the record of a resource, `None` when there is none, and its revision.
 
-        That of none tells how often the resource was deleted, so that who read it before a deletion
-        begins no record after it.
+        The revision of none grows with each deletion of the resource, so that nobody who read it
+        before a deletion begins a record after it.
         """
         query = select(record_rows).where(record_rows.c.resource_id == resource_id)
         with self._reading("load a record") as connection:

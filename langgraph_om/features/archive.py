@@ -578,7 +578,7 @@ class Archiving:
         return replace(who, thread_id=nest_thread_id(who.thread_id, who.place))
 
     def write_new(self, step: Step) -> EffectFlow[StepArchive | None]:
-        """Archive what is new; return the archive for what asks it next, `None` if it failed.
+        """Archive what is new; return the archive for what asks it next, unless it failed or waits.
 
         Nothing is archived without a thread id: nobody could tell such conversations apart.
         """
@@ -589,7 +589,7 @@ class Archiving:
         changed.update(key for key, _ in step.edited)
         is_begun = request is not None and record["turn"]["request"] == request
         is_under_way = is_begun and not step.is_final
-        if is_under_way and not step.overlooked and self._may_wait(step, changed):
+        if is_under_way and self._may_wait(step, changed):
             return None
         events = yield from write_new(
             archive,
@@ -613,7 +613,7 @@ class Archiving:
         """
         record, told = step.record, self._writer.logs.get(step.record["thread_id"])
         is_nested = find_parent_thread(record["thread_id"]) is not None
-        if is_nested or read_log(record) != (told or ToldLog([], None)):
+        if step.overlooked or is_nested or read_log(record) != told:
             return False
         after, new = find_unarchived(record, step.messages, changed)
         return after is not None and after == record.get("archived") and changed <= {*dict(new)}

@@ -115,9 +115,12 @@ class Sharing:
             resource_id = str(record["resource_id"])
             known = yield from call_storage(read_known, archive, resource_id)
             if known.present and not known.is_begun:  # says that these share what they know
-                blank, of = dict(complete_log(None)), known.revision
                 yield from call_storage(
-                    archive.commit_record, resource_id, blank, expected=of, now=step.now
+                    archive.commit_record,
+                    resource_id,
+                    dict(complete_log(None)),
+                    expected=known.revision,
+                    now=step.now,
                 )
             event = yield from find_observed_elsewhere(record, step.window, known.present, step.now)
             if event is not None:

@@ -26,7 +26,7 @@ from langgraph_om.core.plan import Decision
 from langgraph_om.core.record.record import complete_record
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.parts import Part
-from langgraph_om.runtime.flows import ResultT, adrive, drive, in_thread
+from langgraph_om.runtime.flows import ResultT, adrive, drive, run_in_thread
 from langgraph_om.runtime.run import acting
 from langgraph_om.runtime.runner import RunScope, StepRunner, only_folding
 
@@ -158,7 +158,7 @@ class MemoryNodes:
 
     async def astatus(self, state: Mapping[str, Any]) -> StateUpdate:
         """Do the same in a thread of its own: the loop's are few, users' functions may block."""
-        return await asyncio.wrap_future(in_thread(partial(self.status, state), STATUS))
+        return await run_in_thread(self.status, state)
 
     def finish(self, state: Mapping[str, Any]) -> StateUpdate:
         """Count and archive the Actor's last answer."""
