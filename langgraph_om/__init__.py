@@ -136,8 +136,8 @@ _NAMES = {
     "runtime.turn": ("StepResult",),
     "searching": ("SearchHit",),
 }
-"""The public names, by module. It is imported when one is asked for: all together take a third of a
-second, and who handles an error or reads a record needs none of the others."""
+"""The public names, by module. Each is imported on first use: all together take a third of a
+second, and code that handles errors or reads records needs none of the others."""
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
 _MIDDLEWARE = ("integrations.middleware",)
@@ -156,7 +156,7 @@ def __getattr__(name: str) -> _typing.Any:
     """Import what is asked for.
 
     Raises:
-        ImportError: When langchain, which the middleware needs, is not installed or too old.
+        ImportError: When langchain, which the middleware needs, is not installed or is too old.
     """
     if name not in _HOMES:
         msg = f"module {__name__!r} has no attribute {name!r}"

@@ -1,4 +1,4 @@
-"""Every error this package raises on purpose, by who can do something about it."""
+"""The errors this package raises on purpose, grouped by who can act on them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class ArchiveError(ObservationalMemoryError):
 
 
 class ArchiveLacksError(ArchiveError):
-    """The archive lacks what its writer expects: the thread was deleted, or it was replaced."""
+    """The archive lacks what its writer expects: thread deleted, or archive replaced."""
 
     def __init__(self, thread_id: str) -> None:
         super().__init__(
@@ -33,7 +33,7 @@ class ModelTierError(ObservationalMemoryError, ValueError):
 
 
 class ObserverError(ObservationalMemoryError):
-    """The Observer or Reflector gave no usable answer: it failed, timed out or was unreadable."""
+    """The Observer or Reflector failed, timed out, or gave an unreadable answer."""
 
     observations: str = ""
     """The part of the answer that could be read, for display."""
@@ -46,4 +46,4 @@ class SourceError(ObservationalMemoryError):
 
 
 class ThreadBusyError(ObservationalMemoryError):
-    """A run of the thread is under way and would overwrite a change of its memory."""
+    """A run of the thread is under way and would overwrite a change to its memory."""

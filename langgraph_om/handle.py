@@ -55,7 +55,7 @@ class Updates:
         Args:
             item: The observation's id, as `view` shows it, or words from it, ignoring case.
             state: As for `llm_input_messages`. With one, the observation is looked up at once, and
-                an `ItemError` is raised here; without one, when the update is written, which would
+                any `ItemError` is raised here; without one, when the update is written, which would
                 end a tool's run.
 
         Raises:
@@ -161,7 +161,7 @@ class ThreadMemory:
     """The memory of one thread: `memory.of(graph, config)`.
 
     Each method reads or writes the thread's current state, and has an async version with an `a`
-    before its name: `await thread.aremember(...)`. Those that change memory return the id of the
+    before its name: `await thread.aremember(...)`. Those that edit memory return the id of the
     act, and raise `ThreadBusyError` if a run under way would overwrite it.
     """
 

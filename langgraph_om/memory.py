@@ -146,7 +146,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
                 return {"messages": [ask(state, system="You are a travel companion.")]}
 
         If the provider rejects the prompt, or answers a long one with nothing, the prompt is first
-        cut to half: enormous messages become previews, then the oldest messages are left out, then
+        halved: enormous messages become previews, then the oldest messages are left out, then
         the oldest observations. Next, attachments are only named, and content is sent as plain
         text. The state does not change, and `data-om-view-trimmed` says what was left out.
 
@@ -225,7 +225,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
         """Return the `data` of `data-om-status` for a state; calls no model.
 
         Args:
-            state: As for `llm_input_messages`; blank for a thread that never ran.
+            state: As for `llm_input_messages`; may be empty for a thread that never ran.
         """
         return read_status(self._runner, state)
 
@@ -233,7 +233,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
         """Return a readable summary of a state's memory; calls no model.
 
         Args:
-            state: As for `llm_input_messages`; blank for a thread that never ran.
+            state: As for `llm_input_messages`; may be empty for a thread that never ran.
             history: As `states` in `history`, to show what each generation changed; `None`: only
                 what is remembered now.
 
@@ -289,7 +289,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
         The user ends one by saying so; `forget` with its words ends it as well.
 
         Args:
-            state: As for `llm_input_messages`; blank for a thread that never ran.
+            state: As for `llm_input_messages`; may be empty for a thread that never ran.
         """
         return read_rules(self._runner.record(state))
 
@@ -297,7 +297,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
         """Return an extracted value from a state's memory; calls no model.
 
         Args:
-            state: As for `llm_input_messages`; blank for a thread that never ran.
+            state: As for `llm_input_messages`; may be empty for a thread that never ran.
             kind: The schema of the value, as in `observation={"extract": {name: kind}}`; `str` for
                 a text.
             name: Its name, if several have this schema.
@@ -590,8 +590,8 @@ class ObservationalMemory(metaclass=NoMiddleware):
         """Delete a thread: its messages, observations, titles, search entries and jobs.
 
         Deletes from the archive, the store and, if you pass it, the checkpointer. A job that is
-        running for the thread can no longer keep its result. Server runs that wait for
-        the thread, or for it to pause, are deleted last of all.
+        running for the thread can no longer keep its result. Server runs that wait for the thread
+        are deleted last of all.
 
         Args:
             resource_id: The owner; needed only without an archive.
@@ -600,7 +600,7 @@ class ObservationalMemory(metaclass=NoMiddleware):
             checkpointer: The graph's checkpointer, to delete the thread's checkpoints too.
 
         Returns:
-            The threads whose checkpoints may still hold words from it: this one without a
+            The threads whose checkpoints may still hold words from it: this one, if given no
             `checkpointer`, and others of its resource that are shown its observations or messages.
             Their newest checkpoint holds these words until their next turn, older ones for good.
 

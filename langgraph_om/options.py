@@ -126,7 +126,7 @@ class MemoryOptions(Group):
         ),
     ] = None
     """The most tokens that recent messages and observations take up in the prompt together: a
-    number, or a part of the model's context window such as `("fraction", 0.6)`. For a short time
+    number, or a part of the Actor's context window such as `("fraction", 0.6)`. For a short time
     they may take 1.2 times as many, never more. Both thresholds follow from it; if you set one of
     them, the other gets the rest. A fraction has no effect until the context window is known."""
     share_token_budget: bool | None = None
@@ -158,7 +158,7 @@ class MemoryOptions(Group):
         InstanceOf[TokenCounter] | Callable[[str], int] | None,
         AfterValidator(_refuse_classes),
         Hint(
-            "a function that returns the tokens of a text, or an object with `identity`, "
+            "a function that returns a text's token count, or an object with `identity`, "
             "`count_text` and `count_message`, such as `EstimatingCounter()`"
         ),
     ] = None
@@ -192,7 +192,7 @@ class MemoryOptions(Group):
     `on_reflection_start` and `on_reflection_end` get a mapping about the cycle and change nothing.
     `before_observation` gets copies of the messages and returns those to show the Observer.
     `after_observation`, `before_reflection` and `after_reflection` get a text and return one. Each
-    of these four also gets the mapping about the cycle; `None` keeps what was given. If one of them
+    of these four also gets the mapping about the cycle; return `None` for no change. If one of them
     fails, so does the cycle: nothing unredacted is kept."""
     on_debug_event: SkipValidation[Callable[[dict[str, Any]], Any] | None] = None
     """A function that receives a mapping for each internal event. Its `type` is
@@ -238,7 +238,7 @@ class MemoryOptions(Group):
     so in `create_memory_agent` and the middleware. In your own graph, pass `True` and bind the
     tool. Without an archive it reads the current thread; with one, all threads of the user. A
     mapping or a `RetrievalConfig` turns it on with settings: with `{"inject": True}`, memory
-    searches for each new user message and shows the agent the hits."""
+    searches with each new user message and shows the agent the hits."""
     gap_markers: Annotated[
         bool | Annotated[int | float, Field(ge=60)],
         Hint("True, False, or the shortest pause in seconds, 60 or more"),
@@ -261,7 +261,7 @@ class MemoryOptions(Group):
     ] = False
     """Gives each thread a title after its first answer: `True`, or a mapping with `model`,
     `instructions` and `min_messages`. `model` defaults to the Observer's. `instructions` is a text,
-    or a function of the run's configuration. `min_messages` is how many messages come first (2).
+    or a function of the run's configuration. `min_messages` is how many messages it waits for (2).
     The title is renewed when the Observer suggests another. `set_title` sets one that memory never
     changes."""
     scope: Scope = "thread"

@@ -55,7 +55,7 @@ class BufferedObservations(TypedDict):
     messageTokens: int
     """Of the messages that they cover."""
     projectedMessageRemoval: int
-    """Of the messages that an activation would remove from the window now."""
+    """Tokens of the messages that an activation would remove from the window now."""
     observationTokens: int
     status: Literal["idle", "running", "complete"]
 
@@ -85,7 +85,7 @@ class Windows(TypedDict):
 
 
 class ActorWindow(TypedDict):
-    """How long a prompt one of the Actor's models reads."""
+    """The context window of one of the Actor's models."""
 
     tokens: int
     """The most that the model reads."""
@@ -95,10 +95,10 @@ class ActorWindow(TypedDict):
 
 
 class ActorWindowData(ActorWindow):
-    """How long a prompt the Actor's model reads, and what follows from it."""
+    """The context window of the Actor's model, and what follows from it."""
 
     scaledFrom: NotRequired[int]
-    """How large messages and observations might have grown, if limits were scaled down."""
+    """How large messages and observations could grow before limits were scaled down."""
     scaledTo: NotRequired[int]
     """How large they may grow now."""
 
@@ -338,7 +338,7 @@ class HitData(TypedDict):
 
 
 class RecalledData(TypedDict):
-    """What a search for the user's message found."""
+    """What a search with the user's message found."""
 
     messageId: str
     """Of the user's message."""

@@ -87,7 +87,7 @@ memory = ObservationalMemory(
     reflection={"observation_tokens": 250},
 )
 
-# --- A ready agent -------------------------------------------------------------------------------
+# --- A ready-made agent --------------------------------------------------------------------------
 
 agent = create_memory_agent(model, tools, memory=memory, system_prompt=PROMPT)
 

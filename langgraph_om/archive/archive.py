@@ -167,7 +167,7 @@ class SQLAlchemyArchive(Append, Pages, Search, Threads, Groups, Jobs):
     ) -> Mapping[tuple[Deleted, str], int]:
         """Return numbers that grow with each deletion of a resource and threads; 1 at first.
 
-        And `("pruned", thread)`, which grows with each time that old messages of it were pruned.
+        And `("pruned", thread)`, which grows each time old messages of it are pruned.
 
         Those that were never deleted are left out.
 
@@ -234,7 +234,7 @@ class SQLAlchemyArchive(Append, Pages, Search, Threads, Groups, Jobs):
         return aged
 
     def prune_deletions(self, *, older_than: float) -> int:
-        """Forget what was deleted more seconds ago than this; return how many ids that were.
+        """Forget what was deleted more seconds ago than this; return how many ids those were.
 
         A checkpoint from before a deletion that comes back afterwards is archived again.
         """
@@ -254,7 +254,7 @@ class SQLAlchemyArchive(Append, Pages, Search, Threads, Groups, Jobs):
             connection.execute(new.on_conflict_do_nothing())
 
     def noted_stores(self) -> set[StoreUse]:
-        """Return for what a store was ever used."""
+        """Return what a store was ever used for."""
         query = select(deletion_rows.c.id).where(deletion_rows.c.kind == _STORE)
         with self._reading("read which stores are used") as connection:
             return set(connection.execute(query).scalars())

@@ -469,20 +469,20 @@ class MemoryRecord(TypedDict, total=False):
     cursor: list[str]
     """Ids of the newest observed messages, newest last."""
     observed: ObservedPart | None
-    """What stands before the window; `None` while nothing is known to."""
+    """What stands before the window; `None` if nothing is known to be there."""
     chunks: list[Chunk]
-    """Oldest first, each behind the messages of the one before."""
+    """Oldest first, each covering the messages after the previous one's."""
     reflection: BufferedReflection | None
     pending: dict[Operation, PendingJob]
     stamps: dict[str, str]
-    """First-seen ISO times of messages that carry no time themselves, by id; but for the newest,
+    """First-seen ISO times of messages that carry no time themselves, by id; except for the newest,
     only of those that nothing else keeps."""
     token_cache: TokenCache
     turn: Turn
     head: Head
     """Missing before the Actor's first call."""
     windows: dict[str, ActorWindow]
-    """How long a prompt the Actor's models read, by their names, empty for one without a name;
+    """The context windows of the Actor's models, by name (empty for one without a name);
     missing while unknown."""
     attempts: dict[Operation, Attempt]
     usage: dict[Operation, Usage]
@@ -515,7 +515,7 @@ class MemoryRecord(TypedDict, total=False):
     changes; missing before something is archived."""
     deletion: NotRequired[int | None]
     """How often thread and resource had been deleted when the record last looked; 0 if missing,
-    `None` where it has another owner since."""
+    `None` where its owner has changed since."""
     prunings: NotRequired[int]
     """How often old messages of the thread had been pruned when the record last looked; 0 if
     missing."""

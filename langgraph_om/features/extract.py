@@ -57,7 +57,7 @@ class Extractor:
         """The form of the value.
 
         Raises:
-            ConfigurationError: When the schema is none.
+            ConfigurationError: When the schema is not a valid one.
             ValueError: When there are neither instructions nor a schema.
         """
         if self.schema is None:

@@ -204,7 +204,7 @@ class WorkingMemory:
             value: A text, or with a schema a JSON object; `None` forgets everything.
 
         Raises:
-            ConfigurationError: When the value does not have the form, or is too long; the message
+            ConfigurationError: When the value has the wrong form, or is too long; the message
                 names the field.
         """
         put_stored(self.form, *self._check_place(store, resource_id), self.check(value))
@@ -244,7 +244,7 @@ class WorkingMemory:
             memory: The whole text, or with a schema the fields that change.
 
         Raises:
-            ConfigurationError: When the result does not have the form, or is too long.
+            ConfigurationError: When the result has the wrong form, or is too long.
         """
         try:
             return self.check(merge(read_state_value(value), self.form.read_patch(memory)))

@@ -1,4 +1,4 @@
-"""For `StateGraph`: memory as flat nodes and conditional edges of any graph, and a ready agent.
+"""For `StateGraph`: memory as nodes and conditional edges of any graph, and a ready-made agent.
 
 `add_observational_memory` brings the nodes, their edges and the `om` channel; the builder's own
 schema is left as it is.
@@ -85,7 +85,7 @@ def add_observational_memory(
     Draw the edges `START -> om_status` and `tools -> om_status` yourself. With an archive or
     titles, there is also a node `om_finish`: draw `agent -> om_finish` instead of `agent -> END`.
     Then the archive has the Actor's answer, and the thread its title, at once instead of in the
-    next turn, and a pause begins there.
+    next turn, and pauses are measured from there.
 
     A builder without a `context_schema` gets `MemoryContext`, so that a run can pass
     `context={"om_enabled": False}` and a server shows a form for it.
@@ -197,7 +197,7 @@ def _find_channel(
     return channel
 
 
-# --- The ready agent ------------------------------------------------------------------------------
+# --- The ready-made agent ------------------------------------------------------------------------
 
 
 def create_memory_agent(

@@ -48,7 +48,7 @@ class Executor(Protocol):
     """Runs jobs in the background, in this process or in another.
 
     A job is identified by its cycle's id and done once: its result is read, also by forks and
-    repeated steps, and never removed. Methods are called from several threads. An error in one ends
+    repeated steps, and never removed. Methods are called from several threads. An exception ends
     no turn: the job counts as not accepted, or as still running.
     """
 
@@ -211,7 +211,7 @@ class BackgroundBuffering(SharingExecutor):
 
     A turn never waits for a job before the window reaches `block_after`. Jobs outlive event loops
     and runs. At exit, the interpreter waits `exit_timeout` seconds for running jobs; the messages
-    of the others stay unobserved. With an archive, the next process finds the results, and another
+    of longer ones stay unobserved. With an archive, the next process finds the results, and another
     process takes over the jobs of a killed one.
 
     Args:
@@ -399,8 +399,8 @@ class InlineBuffering(Executor):
     """Run background work inside the step, before the Actor's call.
 
     Nothing runs during or after the turn, so nothing is lost when the process ends: for tests,
-    scripts and serverless functions. A turn that starts a job waits for the Observer, as long as
-    `deadline` at most.
+    scripts and serverless functions. A turn that starts a job waits for the Observer, at most for
+    `deadline` seconds.
     """
 
     def __repr__(self) -> str:

@@ -326,7 +326,7 @@ class ScriptedChatModel(OfflineChatModel):
     """Give a test's scripted answers, by role: one model for Actor, Observer and Reflector.
 
     A call with `om_role: "observer"` in its metadata, as memory sets it, is the Observer's;
-    likewise for the Reflector; any other is the Actor's. Replies are used in order and the last one
+    likewise `reflector` and `title`; else, the Actor's. Replies are used in order and the last one
     repeats. A reply is a text, an `AIMessage`, an error to raise, or a function of the received
     messages; a single reply needs no list.
 

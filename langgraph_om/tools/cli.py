@@ -59,7 +59,7 @@ and the thread with --thread ID. For example:
 
   langgraph-om list    --checkpointer sqlite:///checkpoints.db
   langgraph-om show    --checkpointer sqlite:///checkpoints.db --thread t --ids
-  langgraph-om correct --checkpointer sqlite:///checkpoints.db --thread t-1 \\
+  langgraph-om correct --checkpointer sqlite:///checkpoints.db --thread t \\
                --graph my_agent:graph "lives in Lyon" "User lives in Ghent"
 """
 _CODES: Final = """\
@@ -217,7 +217,7 @@ async def doctor(job: Job) -> Answer:
     text = [
         write_table(("section of the prompt", "tokens", "share"), parts),
         f"\nfrom the provider's cache: {hits}",
-        f"the agent's model reads: {describe_actor_window(status) or 'not known'}\n",
+        f"the agent's model reads at most: {describe_actor_window(status) or 'not known'}\n",
         write_table(("role", "model", "missing here"), asked),
     ]
     if not job.args.memory:
@@ -270,7 +270,7 @@ async def prune(job: Job) -> Answer:
         (
             "to be deleted:" if args.dry_run else "deleted:",
             f"  {len(pruned.threads)} thread(s) {' '.join(pruned.threads)}".rstrip(),
-            f"  {pruned.messages} message(s) and {pruned.observations} observation(s) in others",
+            f"  {pruned.messages} message(s) and {pruned.observations} observation(s) in the rest",
         )
     )
     return Answer(asdict(pruned), text)

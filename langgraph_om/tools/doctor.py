@@ -105,10 +105,10 @@ def advise_on_price(
         if isinstance(message, AIMessage) and message.usage_metadata
     )
     read = sum(each.get("input_tokens", 0) for each in record["usage"].values())
-    told = f"{read:,} tokens on top of the agent's {own:,}, " if read and own else ""
+    told = f" ({read:,} tokens on top of the agent's {own:,})" if read and own else ""
     yield Advice(
         "model",
-        f"memory uses the agent's own model, {actor}: {told}at that model's price. A small model "
+        f"memory uses the agent's own model, {actor}, at its price{told}. A small model "
         f"does the same work for a fraction of it: ObservationalMemory(model={small!r})",
     )
 

@@ -48,7 +48,7 @@ that the SDK's `get_access_token()` returns."""
 # Arguments as a client's model reads them.
 _Text = Annotated[str, Field(description="Such as: User lives in Ghent.")]
 _Day = Annotated[str | None, Field(description="The day it is about, ISO 8601; default: today.")]
-_Item = Annotated[str, Field(description="An id in memory://observations, or words of it.")]
+_Item = Annotated[str, Field(description="An id in memory://observations, or the item's words.")]
 _Query = Annotated[str, Field(description="Words, names or numbers to look for.")]
 _Moment = Annotated[str | None, Field(description="An ISO 8601 date or time.")]
 _Limit = Annotated[int | None, Field(ge=1, le=20, description="How many to return at most.")]
@@ -238,7 +238,7 @@ class _Doors:
         return "It is forgotten; the messages it came from stay."
 
     async def read_observations(self) -> str:
-        """What the agent remembers of the user; if threads share nothing, of the newest ones."""
+        """What the agent remembers of the user; if threads share nothing, from the newest."""
         return await self._in_thread(_write_memory)
 
     async def read_thread(self, thread_id: str) -> str:

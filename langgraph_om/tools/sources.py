@@ -436,8 +436,8 @@ def _check_file(place: str, table: str) -> str:
     path = place.partition("://")[2].removeprefix("/")
     if not Path(path).is_file():
         msg = (
-            f"there is no file {path!r}; a path is relative to this folder in sqlite:///file.db, "
-            f"and absolute in sqlite:////home/ana/file.db"
+            f"there is no file {path!r}; sqlite:///file.db is relative to this folder, "
+            f"and sqlite:////home/ana/file.db is absolute"
         )
         raise SourceError(msg)
     with closing(sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)) as opened:

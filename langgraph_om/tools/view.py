@@ -156,7 +156,7 @@ class MemoryView:
             f"{write_title(record)}, generation {record['generation']}",
             *map(_write_meter, list_meters(status)),
             f"compression: {sizes}",
-            *([f"agent's model reads: {actor}"] if actor else []),
+            *([f"agent's model reads at most: {actor}"] if actor else []),
             *list_background(record, status, is_closed=self.is_closed),
             *(said for _, said in list_trouble(record)),
             *(f"{name}: {text}" for name, text in list_hints(record)),

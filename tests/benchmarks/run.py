@@ -27,7 +27,7 @@ from processes import HERE, ROOT, Worker, by_turns, checked_out, git, run_python
 NOTES = ROOT / "docs/maintainers/benchmarks.md"
 MARKS = "<!-- the table of run.py -->\n", "<!-- its end -->\n"
 KINDS = {
-    "ready": ("ready agent", "bare"),
+    "ready": ("ready-made agent", "bare"),
     "middleware": ("middleware", "create_agent"),
     "own graph": ("own graph", "bare"),
 }
@@ -186,7 +186,10 @@ def turns(run: Run) -> Iterator[Row]:
         two = Case("second channel", size, "now")
         rounds = 6 if run.quick or size > 5_000 else 12
         taken = take_turns(run, [*bare.values(), two, *cases], rounds)
-        for kind, (name, beside) in {**KINDS, "archive": ("ready agent, archive", "bare")}.items():
+        for kind, (name, beside) in {
+            **KINDS,
+            "archive": ("ready-made agent, archive", "bare"),
+        }.items():
             base = bare[beside]
             least = min(turn["seconds"] for turn in taken[base][1:])
             parts = {side: ratio_of(taken, Case(kind, size, side), base) - 1 for side in run.trees}

@@ -198,7 +198,7 @@ def test_the_doctor_says_what_the_agents_model_reads(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     main(["doctor", *store(tmp_path / "new.db", RECORD)])
-    assert "the agent's model reads: not known" in capsys.readouterr().out
+    assert "the agent's model reads at most: not known" in capsys.readouterr().out
     windows = {"ChatOpenAI(local)": {"tokens": 8192, "source": "refused"}}
     where = store(tmp_path / "learned.db", {**RECORD, "windows": windows})
     main(["doctor", *where])

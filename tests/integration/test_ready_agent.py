@@ -1,4 +1,4 @@
-"""The ready agent: steps, failures in the middle of a turn, and what comes in from outside."""
+"""The ready-made agent: steps, failures in the middle of a turn, and what comes in from outside."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ both_ways = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "asy
 
 class Ready(Protocol):
     def __call__(self, saver: BaseCheckpointSaver[Any] | None = None, **options: Any) -> Agent:
-        """Build the ready agent."""
+        """Build the ready-made agent."""
 
 
 @pytest.fixture(params=READY)

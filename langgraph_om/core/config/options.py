@@ -1,6 +1,6 @@
 """The groups of options, one class each: each option's meaning, allowed values and default.
 
-A group is passed as its class or as a mapping with the same keys. pydantic checks its values
+A group is passed as an object or as a mapping with the same keys. pydantic checks its values
 strictly (`True` is not a number). The memory's own options are in `langgraph_om/options.py`.
 """
 
@@ -217,7 +217,7 @@ def check_seconds(option: str, value: float, *, allows_zero: bool = False) -> fl
     """
     is_number = type(value) in (int, float) and math.isfinite(value)
     if not is_number or value < 0 or (value == 0 and not allows_zero):
-        refuse(option, value, "seconds, 0 or more" if allows_zero else "seconds above 0")
+        refuse(option, value, "0 seconds or more" if allows_zero else "more than 0 seconds")
     return value
 
 
@@ -301,7 +301,7 @@ class ObservationConfig(Group):
     path: ClassVar[str] = "observation"
 
     model: Any = None
-    """The Observer's model, if it differs from the Reflector's; for one model for both, pass
+    """The Observer's model, if it differs from the Reflector's; to use one for both, pass
     `model` to the memory."""
     instruction: str | None = None
     """Your instructions, added to the end of the Observer's system prompt."""
@@ -329,7 +329,7 @@ class ObservationConfig(Group):
     the number of tokens to keep (1,000 or more)."""
     block_after: Annotated[
         int | float | None,
-        Hint("a multiplier in (1, 2), or a number of tokens above the threshold"),
+        Hint("a multiplier in (1, 2), or a token count greater than the threshold"),
     ] = None
     """The size of the recent messages at which a turn waits for the Observer: a multiplier of
     `message_tokens` between 1 and 2, or tokens; `None` means 1.2."""
@@ -363,7 +363,7 @@ class ReflectionConfig(Group):
     path: ClassVar[str] = "reflection"
 
     model: Any = None
-    """The Reflector's model, if it differs from the Observer's; for one model for both, pass
+    """The Reflector's model, if it differs from the Observer's; to use one for both, pass
     `model` to the memory."""
     instruction: str | None = None
     """Your instructions, added to the end of the Reflector's system prompt."""
@@ -375,7 +375,7 @@ class ReflectionConfig(Group):
     """The fraction of `observation_tokens` at which the Reflector starts in the background."""
     block_after: Annotated[
         int | float | None,
-        Hint("a multiplier in (1, 2), or a number of tokens above the threshold"),
+        Hint("a multiplier in (1, 2), or a token count greater than the threshold"),
     ] = None
     """The size of the observations at which a turn waits for the Reflector: a multiplier of
     `observation_tokens` between 1 and 2, or tokens; `None` means 1.2."""
@@ -399,12 +399,12 @@ class RetrievalConfig(Group):
             'True, False, or a mapping such as {"top_k": 4, "message_range": 2, "min_score": 0.2}'
         ),
     ] = False
-    """Whether to search for each new user message and show the agent the hits: a flag, or a mapping
+    """Whether to search with each new user message and show the agent hits: a flag, or a mapping
     with `top_k`, `message_range` and `min_score`."""
 
 
 class InjectConfig(Group):
-    """Settings of the search for each user message."""
+    """Settings of the search with each user message."""
 
     path: ClassVar[str] = "retrieval.inject"
 

@@ -1,6 +1,6 @@
 """The token counts at which memory acts, and how long a prompt the Actor's models read.
 
-Thresholds are resolved from the options. A model's profile tells its window, the option
+Thresholds are resolved from the options. A model's window comes from its profile, the option
 `max_input_tokens`, or the first prompt that its provider refuses. The last one is marked on the
 answer that follows, so that every process that goes on with the thread finds it.
 """
@@ -129,10 +129,10 @@ class Thresholds:
     budget: int | None = None
     """What both may use together; `None`: each has only its own limits."""
     activate_after: float | Literal["auto"] | None = None
-    """The pause, in seconds, after which prepared observations are activated, as when another
+    """The pause, in seconds, after which prepared observations are activated, just as when another
     provider answers; `"auto"`: as long as the provider keeps a prompt; `None`: neither."""
     scales_interval: bool = False
-    """Whether the interval is a part of what is observed at once beside the log as it is."""
+    """Whether `buffer_tokens` scales with how much is observed at once, given the log's size."""
     observes: bool = True
     """Whether anything is observed or reflected."""
     deadline: float | None = None
@@ -179,12 +179,12 @@ class Thresholds:
 
     @property
     def lends_reserve(self) -> bool:
-        """Whether either may use what lies before the other's blocking threshold, too."""
+        """Whether either may use the other's room up to its blocking threshold, too."""
         return self.shares_room and self.budget is not None
 
     @property
     def bound(self) -> int | None:
-        """The most tokens of both that the Actor is shown beside the live request, if any."""
+        """The most tokens of both shown to the Actor beside the live request; `None`: no limit."""
         return None if self.budget is None else int(self.budget * BUDGET_BOUND)
 
     def messages_at(self, log_tokens: int) -> int:
@@ -300,7 +300,7 @@ def interval_tokens(interval: float, threshold: int) -> int:
     tokens = round(threshold * interval) if is_fraction else _whole(interval)
     if not 0 < tokens < threshold:
         hint = f"a fraction in (0, 1), a token count below `message_tokens` ({threshold}), or False"
-        because = f", that is {tokens} tokens" if is_fraction else ""
+        because = f", which is {tokens} tokens" if is_fraction else ""
         refuse("observation.buffer_tokens", interval, hint, because)
     return tokens
 
@@ -452,7 +452,7 @@ def _refuse_too_little(budget: int, option: str, tokens: int) -> None:
     if tokens < _LEAST:
         msg = (
             f"`token_budget` is {budget}, which leaves {max(0, tokens)} tokens for "
-            f"`{option}`; pass {_LEAST * 5} or more, and above what the other threshold takes"
+            f"`{option}`; pass a larger budget, or a lower threshold for the other"
         )
         raise ConfigurationError(msg)
 
