@@ -12,7 +12,7 @@ from langgraph_om import ObservationalMemory
 from langgraph_om.testing import ScriptedChatModel
 from support.agents import of_kind
 from support.clock import Clock
-from support.laws.world import Rules, World
+from support.laws.world import Rules, World, turns
 from support.words import Words
 
 if TYPE_CHECKING:
@@ -51,6 +51,18 @@ def test_messages_between_removed_ends_of_a_range_stay_observed() -> None:
     left = [message for message in said if message.id not in removed]
     shown = {message.id for message in memory.step(record, left, thread_id="t").messages}
     assert shown & observed == set()
+
+
+def test_an_edit_beside_removed_messages_sets_back_nothing(begin: Begin) -> None:
+    world = begin(Rules(buffering="held", storage="checkpoints", thinks=True, log=60))
+    thread, worker = world.threads["a"], world.workers[0]
+    for size in (1, 1, 250, 1, 1, 1):
+        world.talk(thread, worker, size)
+    removed = [key for turn in turns(world.standing(thread, worker))[2:4] for key in turn]
+    world.take_back(thread, worker, removed)
+    world.edit(thread, worker, "u1", "edited u1:0")
+    for size in (1, 1, 1, 1, 40, 1):
+        world.talk(thread, worker, size, answer=10)
 
 
 def test_going_back_and_forth_between_forks_observes_nothing_twice(begin: Begin) -> None:
