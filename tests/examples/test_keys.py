@@ -13,8 +13,8 @@ from support.pages import ROOT
 from support.wire_server import Today, serve
 
 RUNS = [
-    *(("quickstart", key) for key in ("GOOGLE_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY")),
-    *(("agent", "GOOGLE_API_KEY"), ("deep_agent", "ANTHROPIC_API_KEY")),
+    *(("quickstart", "OPENAI_API_KEY"), ("agent", "GOOGLE_API_KEY")),
+    ("deep_agent", "ANTHROPIC_API_KEY"),
     *(("state_graph", "ANTHROPIC_API_KEY"), ("stream_events", "OPENAI_API_KEY")),
     ("studio/graphs", "GOOGLE_API_KEY"),
 ]

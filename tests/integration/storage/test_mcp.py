@@ -38,6 +38,11 @@ WRITES = {"remember", "forget"}
 
 
 @pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'archive.db'}"
+
+
+@pytest.fixture
 def remembered(url: str) -> str:
     """An archive in which two users have talked."""
     agent = make_agent("agent", InMemorySaver(), scope="resource", archive=url)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +24,6 @@ from support.inside import hidden_id, keyed_messages, runner_of
 from support.recalling import WALNUTS, answers, asking, index_of, recalled, recalling, three_threads
 
 # --- With an archive -----------------------------------------------------------------------------
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def archive(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SQLAlchemyArchive]:
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path / 'archive.db'}"
-    else:
-        url = request.getfixturevalue("postgres_sqlalchemy_url")
-    with closing(SQLAlchemyArchive(url)) as archive:
-        yield archive
 
 
 def test_other_threads_of_the_user_are_listed_and_read(archive: SQLAlchemyArchive) -> None:
