@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from langchain_core.messages import BaseMessage
-from langchain_core.runnables.config import var_child_runnable_config
-from langgraph.runtime import Runtime
 from pydantic import TypeAdapter
 
 from langgraph_om import ObservationalMemory
 from support.inside import (
-    RUNTIME,
     Event,
     MemoryRecord,
     Outcome,
@@ -53,14 +48,3 @@ def take_turn(
     runner = runner_of(memory)
     who = runner.identity({"configurable": {"thread_id": thread, "resource_id": "ada"}})
     return drive(turn(runner, record, messages, who, RunScope(runner)), runner.context()).result
-
-
-@contextmanager
-def streaming(write: Callable[[Any], object]) -> Iterator[None]:
-    """A run around, whose custom stream a function is given."""
-    configurable = {RUNTIME: Runtime(stream_writer=write)}
-    token = var_child_runnable_config.set({"configurable": configurable})
-    try:
-        yield
-    finally:
-        var_child_runnable_config.reset(token)
