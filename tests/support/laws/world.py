@@ -520,7 +520,9 @@ class World:
         state = worker.graph.get_state(point.config).values
         assert state["om"] == point.values["om"]
         assert dumped(state["messages"]) == dumped(point.values["messages"])
-        if point.last.today == self.clock.now.date():
+        # Within a context window, a process that has not called the model yet knows no tools' size.
+        is_same_day = point.last.today == self.clock.now.date()
+        if is_same_day and self.rules.max_input_tokens is None:
             view = worker.memory.llm_input_messages(state)
             assert dumped(view) == dumped(point.view)
         thread.told, thread.last = point.told.copy(), point.last
