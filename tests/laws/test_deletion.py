@@ -23,6 +23,7 @@ from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 from langgraph_om.tools.sources import ArchiveSource
 from support.clock import Clock
+from support.examples import count_examples
 
 CONFIG: Any = {"configurable": {"thread_id": "t", "resource_id": "ana"}}
 
@@ -108,7 +109,7 @@ TRIES = int(os.environ.get("OM_DELETIONS", "18"))
 """How many are made where slow tests run; 500 take ten minutes and more."""
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(count_examples(6)))
 def test_nothing_of_before_a_deletion_comes_back(seed: int, tmp_path: Any) -> None:
     assert overtake(f"sqlite:///{tmp_path}/archive.db", random.Random(seed)) == []  # noqa: S311
 
@@ -182,7 +183,7 @@ def prune_meanwhile(url: str, rng: random.Random) -> list[str]:
     return [*old, *(f"code{n}x" for n in range(2) if f"code{n}x" in kept)]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(count_examples(12)))
 def test_nothing_that_was_pruned_comes_back(seed: int, tmp_path: Any) -> None:
     assert prune_meanwhile(f"sqlite:///{tmp_path}/archive.db", random.Random(seed)) == []  # noqa: S311
 
