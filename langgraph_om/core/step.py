@@ -562,8 +562,8 @@ def _state_step(step: Step) -> EffectFlow[None]:
         step.events.append(trim)
         if known is None:
             text = (
-                "thread %r does not fit into %d tokens: the agent does not see its oldest %d "
-                "message(s) and %d observation(s). Nothing is lost. See `langgraph-om doctor`"
+                "thread %r does not fit into %d tokens: the prompt leaves out %d message(s) and %d "
+                "observation(s), oldest first. Nothing is lost. See `langgraph-om doctor`"
             )
             yield Warn(text, (step.record["thread_id"], trim["limit"], *left_out))
     actor = find_smallest(step.windows)
