@@ -268,7 +268,7 @@ def describe_trim(record: MemoryRecord, window: Window, view: View, limit: int) 
         "dropped_messages": len(left_out),
         "dropped_tokens": sum(entry.tokens for entry in left_out),
         "previewed_messages": view.shown.cut,
-        "dropped_observations": view.left.count_observations(record["log"]),
+        "dropped_observations": view.left.count_observations(record),
         "limit": limit,
         "record_id": record["id"],
         "thread_id": record["thread_id"],

@@ -356,7 +356,7 @@ def _frame(settings: Settings, record: MemoryRecord, groups: Sequence[Group]) ->
 
 def _note_left_out(settings: Settings, record: MemoryRecord, left: LeftOut) -> str:
     """Return the line that stands for the observations that are left out; empty for none."""
-    count = left.count_observations(record["log"])
+    count = left.count_observations(record)
     how = _SEARCH if _can_recall(settings) else _READ_BY_HANDLE
     return fill("shortened_log", count=str(count), how=how) if count else ""
 

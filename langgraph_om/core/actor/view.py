@@ -25,6 +25,7 @@ from langgraph_om.core.content.blocks import (
 )
 from langgraph_om.core.content.message_keys import GAP_ID, key_of
 from langgraph_om.core.items import cut_spans, find_spans, is_protected, read_head, replace_spans
+from langgraph_om.core.record.kept import list_pinned
 from langgraph_om.core.record.standing import is_standing, select_log
 from langgraph_om.core.record.window import Entry, Window, get_message
 from langgraph_om.core.tokens import CONVERSATION_OVERHEAD
@@ -62,10 +63,11 @@ class LeftOut:
             if (text := self.texts.get(group["id"], group["text"])) or not group["text"]
         ]
 
-    def count_observations(self, log: Sequence[Group]) -> int:
-        """Count the items of a log that are left out."""
-        cut = [group for group in log if group["id"] in self.texts]
-        return sum(
+    def count_observations(self, record: MemoryRecord) -> int:
+        """Count the observations and pinned messages that are left out."""
+        cut = [group for group in record["log"] if group["id"] in self.texts]
+        pinned = list_pinned(record) if "pinned" in self.sections else ()
+        return len(pinned) + sum(
             len(find_spans(group["text"])) - len(find_spans(self.texts[group["id"]]))
             for group in cut
         )

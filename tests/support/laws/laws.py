@@ -492,7 +492,8 @@ def pins_not_shown(now: Moment) -> list[str]:
     """Pinned messages that the Actor is shown otherwise or not at all, and others that it is."""
     shown = dict(_PINNED.findall("\n".join(_head(now))))
     pinned = now.told.pinned
-    problems = [f"{key} is pinned, and is not shown" for key in pinned if key not in shown]
+    unseen = [key for key in pinned if key not in shown and not now.hidden_groups]
+    problems = [f"{key} is pinned, and is not shown" for key in unseen]
     problems += [f"{key} is shown, and nobody pinned it" for key in shown.keys() - {*pinned}]
     for key in shown.keys() & {*pinned}:
         said = [now.told.messages[key], *now.told.versions.get(key, [])]
