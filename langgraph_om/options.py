@@ -126,7 +126,7 @@ class MemoryOptions(Group):
         ),
     ] = None
     """The most tokens that recent messages and observations take up in the prompt together: a
-    number, or a part of the Actor's context window such as `("fraction", 0.6)`. For a short time
+    number, or a part of the agent's context window such as `("fraction", 0.6)`. For a short time
     they may take 1.2 times as many, never more. Both thresholds follow from it; if you set one of
     them, the other gets the rest. A fraction has no effect until the context window is known."""
     share_token_budget: bool | None = None
