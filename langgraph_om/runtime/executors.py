@@ -48,8 +48,8 @@ class Executor(Protocol):
     """Runs jobs in the background, in this process or in another.
 
     A job is identified by its cycle's id and done once: its result is read, also by forks and
-    repeated steps, and never removed. Methods are called from several threads. An exception ends
-    no turn: the job counts as not accepted, or as still running.
+    repeated steps, and never removed. Methods are called from several threads. An exception never
+    ends a turn: the job counts as not accepted, or as still running.
     """
 
     def submit(

@@ -188,7 +188,7 @@ class ExtractiveObserver(OfflineChatModel):
 
     It reads the last `<conversation>` block of its messages. From each message, it quotes the
     sentence with the most numbers, names and long words: the user's as 🔴 (questions as 🟡), the
-    assistant's as 🟢 if the message has a number or a list, or is every third. Tool calls become
+    assistant's as 🟢 if the message has a number or a list (and every third one). Tool calls become
     sub-items. A message of only short plain words ("Thanks!", "Please book a cabin.") is dropped,
     unless many such words are all that is said. While the items are longer than a quarter of the
     conversation, those that tell least are dropped too, but no call after the user's newest
