@@ -84,7 +84,7 @@ SETTINGS.append(
     Rules(buffering="inline", storage="archive", scope="resource", naming=Naming(1), thinks=True)
 )
 SETTINGS.append(
-    Rules(thinks=True, buffering="off", shares_budget=True, recalls=True, max_input_tokens=900)
+    Rules(thinks=True, buffering="off", shares_budget=True, recalls=True, max_input_tokens=2000)
 )
 SETTINGS.append(Rules(buffering="inline", thinks=True, marks_gaps=True, hints=False, knows=True))
 SETTINGS.append(Rules(buffering="inline", thinks=True, activates_after=300))
