@@ -404,8 +404,6 @@ def describe_move(info: CycleInfo, window: Window, stop: int) -> Moved:
     if strays.messages:
         moved["before"] = strays.before
         moved["strays"] = [key for key, _ in strays.messages[stop:]]
-        if stop <= len(strays.messages):  # a removed message may have been the newest observed one
-            moved["cursor"] = info.record["cursor"]
     return moved
 
 

@@ -213,7 +213,8 @@ def _extend_log(
     new = [group for group in groups if group["id"] not in known]
     before = record["log"][:at]
     record["log"] = [*_join_empty(before, new, event["after"]), *record["log"][at:]]
-    record["cursor"] = list(event["cursor"])
+    if "strays" not in event:
+        record["cursor"] = list(event["cursor"])
     return True
 
 
