@@ -13,9 +13,11 @@ from support.pages import ROOT
 from support.wire_server import Today, serve
 
 RUNS = [
-    *(("quickstart", "OPENAI_API_KEY"), ("agent", "GOOGLE_API_KEY")),
+    ("quickstart", "OPENAI_API_KEY"),
+    ("agent", "GOOGLE_API_KEY"),
     ("deep_agent", "ANTHROPIC_API_KEY"),
-    *(("state_graph", "ANTHROPIC_API_KEY"), ("stream_events", "OPENAI_API_KEY")),
+    ("state_graph", "ANTHROPIC_API_KEY"),
+    ("stream_events", "OPENAI_API_KEY"),
     ("studio/graphs", "GOOGLE_API_KEY"),
 ]
 """Every key, and every example: each run brings a provider's client anew."""
