@@ -505,7 +505,8 @@ def _complete(ranked: _Ranked, body: str) -> ArchivedHit:
     else:
         group = json.loads(body)
         text = str(group.get("text", ""))
-        more["cursor"] = next((first for first, _ in group.get("ranges", ())), "")
+        ranges = group.get("ranges") or group.get("sources", ())
+        more["cursor"] = next((first for first, _ in ranges), "")
     pieces = split_pieces(text)
     text = pieces[ranked.piece] if ranked.piece < len(pieces) else text
     return ArchivedHit(ranked.thread_id, replace(found, text=text, **more))

@@ -71,7 +71,7 @@ class Group(TypedDict):
     """Of the text."""
     sources: NotRequired[list[list[str]]]
     """Ranges of earlier groups of the thread, which cover them, from which items were joined into
-    this one."""
+    this one; of words observed again after an edit, the words."""
     keep: NotRequired[Keep]
     """Who keeps its one item, which no reflection changes; missing for all others."""
     ends: NotRequired[list[str]]

@@ -36,6 +36,8 @@ from langgraph_om.core.record.record import (
     find_groups,
     find_newest_observed,
     forget_wait,
+    is_void,
+    list_ranges,
     note_asked,
     note_title_told,
     note_words,
@@ -201,7 +203,7 @@ def _extend_log(
     known = {group["id"] for group in record["log"]}
     if "strays" in event:  # these do not move the cursor, which would tell that they are observed
         is_known = any(group["id"] in known for group in groups)
-        is_awaited = observed and groups[0]["ranges"][0][0] in observed["strays"]
+        is_awaited = observed and list_ranges(groups[0])[0][0] in observed["strays"]
         if observed is not None and (is_known or is_awaited):  # or they are observed for ever
             record["observed"] = {**observed, "strays": event["strays"]}
         if is_known or not is_awaited:
@@ -210,7 +212,7 @@ def _extend_log(
     at = find_groups(record["log"], [behind]) if behind else None
     at = len(record["log"]) if at is None else at
     # After a fork the log may have them although the cursor was set back: it has to move on.
-    new = [group for group in groups if group["id"] not in known]
+    new = [group for group in groups if group["id"] not in known and not is_void(group)]
     before = record["log"][:at]
     record["log"] = [*_join_empty(before, new, event["after"]), *record["log"][at:]]
     if "strays" not in event:

@@ -168,7 +168,7 @@ def read_closing(record: Mapping[str, Any]) -> dict[str, str]:
 
 def find_end(group: Mapping[str, Any]) -> str | None:
     """Return the newest message of a group, with which it goes; `None` where somebody keeps it."""
-    ranges = group.get("ranges")
+    ranges = group.get("ranges") or group.get("sources")
     return ranges[-1][1] if ranges and not group.get("keep") else None
 
 
@@ -264,6 +264,8 @@ def join_empty(log: Sequence[Group], cycle_id: str) -> list[Group]:
     runs: list[list[Group]] = []
     newest: dict[str | None, list[Group]] = {}
     for group in log:
+        if is_void(group):
+            continue
         run = newest.get(group["thread_id"])
         if run is not None and _is_empty(run[-1]) and _is_empty(group):
             run.append(group)
@@ -275,6 +277,11 @@ def join_empty(log: Sequence[Group], cycle_id: str) -> list[Group]:
 
 def _is_empty(group: Group) -> bool:
     return not group["text"] and "ends" not in group
+
+
+def is_void(group: Group) -> bool:
+    """Return whether a group says nothing, also of what is observed."""
+    return _is_empty(group) and not group["ranges"]
 
 
 def _join(run: Sequence[Group], cycle_id: str) -> Group:

@@ -473,6 +473,8 @@ class Strays:
     """Each with its key, in the order of the conversation."""
     run: int = 0
     """How many of the first follow each other."""
+    is_covered: bool = False
+    """Whether this run may be within ranges, as words are that were observed before an edit."""
     before: str | None = None
     """The group in front of which the observations of this run belong; `None`: behind all."""
     earlier: tuple[tuple[str, BaseMessage], ...] = ()
@@ -596,8 +598,11 @@ def select_strays(record: MemoryRecord, messages: Sequence[BaseMessage], start: 
     if not places:
         return NO_STRAYS
     first = places[0]
-    run = next((i for i, at in enumerate(places) if at != first + i), len(places))
     positions = {key: at for at, (key, _) in enumerate(before)}
+    unread = {positions[key] for key in _find_uncovered(record, list(positions))}
+    is_covered = first not in unread
+    breaks = (i for i, at in enumerate(places) if at != first + i or (at in unread) == is_covered)
+    run = next(breaks, len(places))
     behind = (
         group["id"]
         for group in record["log"]
@@ -609,6 +614,7 @@ def select_strays(record: MemoryRecord, messages: Sequence[BaseMessage], start: 
     return Strays(
         tuple(before[at] for at in places),
         run,
+        is_covered,
         next(behind, None),
         tuple(before[max(0, first - CURSOR_TAIL) : first]),
         tuple(rest[first + run : first + run + CURSOR_TAIL]),
