@@ -153,7 +153,8 @@ def lost_or_doubled(now: Moment, archive: SQLAlchemyArchive | None = None) -> li
     ]
     is_certain = not now.told.is_adrift
     problems = [f"{key} {DOUBLED} {times[key]} times" for key in often if is_certain]
-    open_ones = [key for key in now.told.standing if not times[key]]
+    again = (now.record["observed"] or {}).get("strays", ())  # edited, so covered as they were
+    open_ones = [key for key in now.told.standing if not times[key] or key in again]
     problems += [f"{key} {LOST}" for key in open_ones if key not in present]
     lost = [key for key in open_ones if not _is_shown(shown.get(key), now.told.messages[key])]
     if len(lost) != now.left_out or not set(lost) <= set(open_ones[: len(lost) + 1]):
