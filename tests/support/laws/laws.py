@@ -339,13 +339,13 @@ def chunks_of_other_words(now: Moment) -> list[str]:
 
 
 def cursor_moved_back(before: Moment, now: Moment) -> list[str]:
-    """On one line of a thread's history, what was observed stays observed."""
+    """On one line of a thread's history, what was observed stays observed, where that is known."""
     if not before.record["cursor"]:
         return []
     if not now.record["cursor"]:
         return ["the cursor is gone"]
     old, new = before.record["cursor"][-1], now.record["cursor"][-1]
-    is_back = now.told.places[new] < now.told.places[old]
+    is_back = now.told.places[new] < now.told.places[old] and not now.told.is_adrift
     return [f"the cursor moved back from {old} to {new}"] if is_back else []
 
 
