@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from sqlalchemy import (
     ColumnElement,
@@ -81,13 +81,14 @@ def make_engine(given: object) -> Engine:
         raise ConfigurationError(_describe_missing_driver(url, shown, error)) from error
     if engine.dialect.name == "sqlite":
         event.listen(engine, "connect", _prepare_sqlite)
+    elif engine.dialect.driver == "psycopg":
+        event.listen(engine, "connect", _prepare_psycopg)
     return engine
 
 
 def _choose_server_options(url: URL) -> dict[str, Any]:
     options: dict[str, Any] = {"pool_pre_ping": True}  # a server may have been started anew
     if url.get_driver_name() == "psycopg":
-        # Behind a pooler such as PgBouncer, what one connection prepares another one would run.
         wanted = {"connect_timeout": MAX_WAIT_SECONDS, "prepare_threshold": None}
         options["connect_args"] = {k: value for k, value in wanted.items() if k not in url.query}
     return options
@@ -154,6 +155,19 @@ def _prepare_sqlite(connection: Any, record: object) -> None:
     cursor.execute("PRAGMA secure_delete=ON")
     cursor.close()
 
+
+def _prepare_psycopg(connection: Any, record: object) -> None:
+    """Let statements be prepared, unless a pooler such as PgBouncer is in between.
+
+    It hands each transaction another process of the server, and names none of them to the client.
+    """
+    process = connection.execute("SELECT pg_backend_pid()").fetchone()[0]
+    connection.rollback()
+    if process == connection.info.backend_pid:
+        connection.prepare_threshold = _RUNS_BEFORE_PREPARED
+
+
+_RUNS_BEFORE_PREPARED: Final = 5
 
 # --- Where the two databases differ --------------------------------------------------------------
 

@@ -422,9 +422,7 @@ def _rank_rows(rows: Sequence[Any], weights: WordWeights) -> list[_Ranked]:
 
 def _read_candidates(connection: Connection, ids: Sequence[int], scope: _Scope) -> list[Any]:
     """Read texts in the order of their ids: those of the scope, of its branches and logs."""
-    tables = _IN_THREADS.outerjoin(message_rows, _IS_CURRENT).outerjoin(group_rows, _IS_GROUP)
-    query = select(text_rows, message_rows.c.position, group_rows.c.in_log).select_from(tables)
-    query = query.where(_is_one_of(connection, ids), *_is_in(scope.named))
+    query = _CANDIDATES.where(_is_one_of(connection, ids), *_is_in(scope.named))
     found = connection.execute(query).all()
     paths = {row.thread_id: CURRENT for row in found}
     for thread_id in paths.keys() & scope.branches.keys():
@@ -479,19 +477,24 @@ _IS_GROUP: Final = and_(
     group_rows.c.thread_id == text_rows.c.thread_id,
     group_rows.c.id == text_rows.c.key,
 )
+_CANDIDATES: Final = select(text_rows, message_rows.c.position, group_rows.c.in_log).select_from(
+    _IN_THREADS.outerjoin(message_rows, _IS_CURRENT).outerjoin(group_rows, _IS_GROUP)
+)
+# Where the same was said in several places, one of them tells.
+_BODIES: Final = (
+    select(table.c.body).where(is_it).limit(1).scalar_subquery()
+    for table, is_it in ((message_rows, _IS_MESSAGE), (group_rows, _IS_GROUP))
+)
+_HITS: Final = select(text_rows.c.id, func.coalesce(*_BODIES).label("body"))
 
 
 # --- Reading -------------------------------------------------------------------------------------
 
 
 def _read_hits(connection: Connection, ranked: Sequence[_Ranked]) -> list[ArchivedHit]:
-    # Where the same was said in several places, one of them tells.
-    bodies = (
-        select(table.c.body).where(is_it).limit(1).scalar_subquery()
-        for table, is_it in ((message_rows, _IS_MESSAGE), (group_rows, _IS_GROUP))
-    )
-    query = select(text_rows.c.id, func.coalesce(*bodies).label("body"))
-    query = query.where(_is_one_of(connection, [each.row for each in ranked]))
+    if not ranked:
+        return []
+    query = _HITS.where(_is_one_of(connection, [each.row for each in ranked]))
     found = {row.id: row.body for row in connection.execute(query)}
     return [_complete(each, found[each.row]) for each in ranked]
 

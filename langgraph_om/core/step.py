@@ -28,6 +28,7 @@ from langgraph_om.core.plan import ABORT, PROCEED, Decision, count_to_activate, 
 from langgraph_om.core.record.fold import fold_events
 from langgraph_om.core.record.record import log_tokens, select_valid_counts
 from langgraph_om.core.record.steering import tell_acts
+from langgraph_om.core.record.users_log import list_in_sight
 from langgraph_om.core.record.window import (
     Entry,
     Window,
@@ -261,14 +262,14 @@ def _read_buffer_status(
 
 def describe_trim(record: MemoryRecord, window: Window, view: View, limit: int) -> ViewTrimmed:
     """Return the event that says what a view leaves out to keep to so many tokens."""
-    dropped = view.left.messages
+    dropped, seen = view.left.messages, list_in_sight(record)
     left_out = [entry for entry in window.entries[:dropped] if entry.key != window.request]
     return {
         "type": "view-trimmed",
         "dropped_messages": len(left_out),
         "dropped_tokens": sum(entry.tokens for entry in left_out),
         "previewed_messages": view.shown.cut,
-        "dropped_observations": view.left.count_observations(record),
+        "dropped_observations": view.left.count_observations({**record, "log": seen}),
         "limit": limit,
         "record_id": record["id"],
         "thread_id": record["thread_id"],

@@ -482,6 +482,18 @@ def _orders(now: Moment) -> list[str]:
     return [read_group(group) for group in groups if group["id"] not in ended]
 
 
+# --- What the prompt says of observations that are left out is what was said of them ---
+
+
+def left_out_in_silence(now: Moment) -> list[str]:
+    """A number of observations in the prompt that no event told."""
+    counts = [int(count) for count in _HIDDEN.findall("\n".join(_head(now)))]
+    is_told = counts == [now.hidden_groups] if now.hidden_groups else not counts
+    return [] if is_told else [f"{counts} are left out, {now.hidden_groups} were said to be"]
+
+
+_HIDDEN = re.compile(r"\[(\d+) of the oldest observations are left out here")
+
 # --- What a person pinned stays in sight, word for word -------------------------------------------
 
 _PINNED = re.compile(
@@ -562,6 +574,7 @@ def broken(
             *kept_of_others(now),
             *orders_of_nobody(now),
             *pins_not_shown(now),
+            *left_out_in_silence(now),
         )
     ]
     problems += [
