@@ -508,6 +508,8 @@ class World:
         # Two forks are two branches in the archive, each with a name of its own.
         unsteady = {"usage", "branch"} | (set() if self.served is None else {"attempts"})
         kept = dict(record)
+        if self.rules.max_input_tokens:  # a process has yet to learn how long the agent's prompt is
+            unsteady.add("token_cache")
         # A job that the first try found given up, and began anew, is at work for the second.
         pending = record["pending"].items()
         kept["pending"] = {what: {**job, "at": None} for what, job in pending}
