@@ -65,6 +65,17 @@ def test_an_edit_beside_removed_messages_sets_back_nothing(begin: Begin) -> None
         world.talk(thread, worker, size, answer=10)
 
 
+def test_edited_words_have_no_range_among_those_that_are_joined(begin: Begin) -> None:
+    """They were observed before, and their observation stands before that of all of it."""
+    world = begin(Rules(buffering="off", messages=60, log=25))
+    thread, worker = world.threads["a"], world.workers[0]
+    for size in (40, 40, 40, 1, 40, 1):
+        world.talk(thread, worker, size, answer=10)
+    world.edit(thread, worker, "u1", "edited u1:0 " + "again " * 40)
+    for size in (90, 40, 40, 3, 40) * 5:
+        world.talk(thread, worker, size, answer=10)
+
+
 def test_going_back_and_forth_between_forks_observes_nothing_twice(begin: Begin) -> None:
     """The branch that is taken up again has removed messages that the other one's cursor names."""
     rules = Rules(buffering="off", storage="evicting", scope="resource", messages=60, log=100_000)

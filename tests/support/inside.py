@@ -113,7 +113,7 @@ from langgraph_om.core.observe.transcript import (
     transcribe,
     write_line,
 )
-from langgraph_om.core.plan import back_off, plan
+from langgraph_om.core.plan import plan
 from langgraph_om.core.prompts import fill, load, names
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import (
@@ -174,7 +174,7 @@ from langgraph_om.models.retries import is_transient, retry_after
 from langgraph_om.options import MemoryOptions
 from langgraph_om.reading import ArchiveSource, SearchRequest, Source, StateSource
 from langgraph_om.runtime.executors import BackgroundBuffering, Executor
-from langgraph_om.runtime.flows import FlowResult, RunContext, adrive, drive
+from langgraph_om.runtime.flows import RunContext, adrive, drive
 from langgraph_om.runtime.run import RUNTIME, find_writer
 from langgraph_om.runtime.runner import RunScope, StepRunner
 from langgraph_om.runtime.turn import Outcome, turn

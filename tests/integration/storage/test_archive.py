@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import gc
+import re
+import socket
+import socketserver
 import sqlite3
 import sys
-from contextlib import closing
+import threading
+from contextlib import ExitStack, closing, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +19,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from psycopg import connect
 from sqlalchemy import create_engine, event, inspect, text
+from sqlalchemy.engine import make_url
 from sqlalchemy.pool import StaticPool
 
 from langgraph_om.archive import SQLAlchemyArchive
@@ -384,23 +389,55 @@ def test_urls_that_can_not_work_are_refused(url: Any, words: str) -> None:
     assert "secret" not in str(error.value)
 
 
-def test_nothing_stays_in_a_connection_that_a_pooler_hands_to_others(
-    postgres_database: str,
+class Pooler(socketserver.ThreadingTCPServer):
+    """Stands before a server, and makes up the number of the process that is behind it."""
+
+    daemon_threads = True
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(("127.0.0.1", 0), socketserver.BaseRequestHandler)
+        self.behind = f"{folder}/.s.PGSQL.5432"
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        with socket.socket(socket.AF_UNIX) as server:
+            server.connect(self.behind)
+            threading.Thread(target=pass_on, args=(request, server), daemon=True).start()
+            pass_on(server, request)
+
+
+def pass_on(one: socket.socket, other: socket.socket) -> None:
+    with suppress(OSError):  # the client is gone
+        while told := one.recv(65_536):
+            other.sendall(re.sub(rb"K\0\0\0\x0c.{4}", b"K\0\0\0\x0cmade", told, flags=re.DOTALL))
+        other.shutdown(socket.SHUT_WR)
+
+
+@pytest.mark.parametrize("is_pooled", [False, True])
+def test_what_stays_in_a_connection_is_nothing_that_a_pooler_hands_to_others(
+    postgres_database: str, *, is_pooled: bool
 ) -> None:
     """A pooler in transaction mode gives each transaction another connection to the server."""
-    with closing(SQLAlchemyArchive(postgres_database)) as archive:
+    url = make_url(postgres_database)
+    with ExitStack() as stack:
+        if is_pooled:
+            pooler = stack.enter_context(Pooler(str(url.query["host"])))
+            stack.callback(pooler.shutdown)
+            url = url.set(host="127.0.0.1", port=pooler.server_address[1], query={})
+        archive = stack.enter_context(closing(SQLAlchemyArchive(url)))
         for at in range(12):  # psycopg prepares what it runs more than five times
             archive.append("t", "ana", said(f"m{at}"), after=None, now=NOW)
             archive.messages("t", limit=9)
             archive.claim(f"j{at}", "me", seconds=9, thread_id="t", resource_id="ana")
         archive.delete_thread("t")
         left = (
-            "SELECT name FROM pg_prepared_statements UNION ALL SELECT mode FROM pg_locks "
-            "WHERE locktype = 'advisory' UNION ALL SELECT name FROM pg_settings "
-            "WHERE source = 'session' AND name = 'lock_timeout'"
+            "SELECT mode FROM pg_locks WHERE locktype = 'advisory' UNION ALL SELECT name "
+            "FROM pg_settings WHERE source = 'session' AND name = 'lock_timeout'"
         )
         with archive.engine.connect() as connection:
             assert connection.exec_driver_sql(left).all() == []
+            prepared = connection.exec_driver_sql("SELECT name FROM pg_prepared_statements").all()
+            assert bool(prepared) is not is_pooled
 
 
 def test_a_closed_memory_leaves_no_connection(postgres_database: str) -> None:

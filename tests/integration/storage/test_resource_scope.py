@@ -27,6 +27,7 @@ from langgraph_om import (
 )
 from langgraph_om.testing import ExtractiveObserver, ScriptedChatModel
 from langgraph_om.tools.sources import ArchiveSource
+from support.agents import of_kind
 from support.clock import Clock
 from support.inside import (
     KNOWN_PART,
@@ -124,6 +125,14 @@ def test_what_is_shown_of_others_keeps_to_its_budget(files: SQLAlchemyArchive) -
             assert noted <= round(memory.thresholds.observation_tokens * KNOWN_PART)
             assert newest in agent.prompt()
             newest = f"{thread}-{turn:03d}"
+
+
+def test_observations_of_others_without_room_are_told(files: SQLAlchemyArchive) -> None:
+    agent = Agent(sharing(files, max_input_tokens=1400), InMemorySaver())
+    for turn in range(15):
+        parts = agent.say(THREADS[turn % 3])
+    [told] = of_kind(parts, "view-trimmed")
+    assert f"[{told['droppedObservations']} of the oldest observations" in agent.system()
 
 
 def test_sections_name_their_threads_and_ids_can_be_shown(files: SQLAlchemyArchive) -> None:

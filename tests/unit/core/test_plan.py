@@ -14,7 +14,6 @@ from support.inside import (
     ObservationConfig,
     ReflectionConfig,
     Thresholds,
-    back_off,
     open_window,
     plan,
     resolve_thresholds,
@@ -184,11 +183,3 @@ def test_what_memory_does_next(
     record: MemoryRecord, messages: list[BaseMessage], expected: tuple[str, int]
 ) -> None:
     assert decide(record, messages, limits()) == expected
-
-
-@pytest.mark.parametrize(
-    ("failures", "grown"), [(1, 100), (2, 200), (3, 400), (4, 800), (5, 800), (50, 800)]
-)
-def test_each_failure_waits_for_more_growth(failures: int, grown: int) -> None:
-    assert back_off(failures, 1234, 1000) == 1234 + grown
-    assert back_off(failures, 5, 1) > 5, "it always waits for something"

@@ -60,15 +60,6 @@ def test_no_more_jobs_at_once_than_workers() -> None:
     assert executor.submit("c2", "k2", lambda: RESULT)
 
 
-def test_close_takes_no_more_jobs() -> None:
-    executor, gate = BackgroundBuffering(1), Held()
-    executor.submit("c1", "a", gate)
-    assert not executor.close(0.01)
-    assert not executor.submit("c3", "c", Held())
-    gate.let_go.set()
-    assert executor.flush(60)
-
-
 def test_job_that_raises_is_forgotten() -> None:
     executor, nothing = BackgroundBuffering(), dict[str, dict[str, Any]]()
     executor.submit("c1", "a", lambda: nothing["c1"])

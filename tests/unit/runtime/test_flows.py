@@ -20,24 +20,13 @@ from support.clock import Clock
 from support.inside import (
     AskModel,
     CallHook,
-    FlowResult,
     LateError,
-    ReadTally,
     RunContext,
     Storage,
     adrive,
     drive,
     runner_of,
 )
-
-START = {
-    "type": "observation-start",
-    "operation": "observation",
-    "cycle_id": "c1",
-    "record_id": "r",
-    "thread_id": "t",
-    "resource_id": None,
-}
 
 
 def context(
@@ -52,36 +41,8 @@ def context(
     return replace(runner_of(memory).context(), **fields)
 
 
-def both(make: Callable[[], Any], given: Callable[[], RunContext]) -> list[FlowResult[Any]]:
-    """What comes of a flow, waiting and awaiting."""
-    return [drive(make(), given()), asyncio.run(adrive(make(), given()))]
-
-
 def question(role: Any = "observer") -> AskModel:
     return AskModel(role, [])
-
-
-def test_costs_are_counted_from_the_start_and_questions_say_what_they_are_about() -> None:
-    def flow() -> Any:
-        before = yield ReadTally()
-        assert (before.at, before.calls) == (None, 0)
-        yield START
-        one = yield question()
-        two = yield question()
-        tally = yield ReadTally()
-        assert tally.at == two.at
-        return one.text, two.text, tally.calls
-
-    models: list[ScriptedChatModel] = []
-
-    def given() -> RunContext:
-        models.append(scripted(observer=["one", "two"]))
-        return context(models[-1])
-
-    for run in both(flow, given):
-        assert run.result == ("one", "two", 2)
-        assert run.events == [START]
-    assert [len(model.calls) for model in models] == [2, 2]
 
 
 class Store:
@@ -106,7 +67,6 @@ def test_the_storage_is_called_in_place_or_off_the_loop_and_without_a_limit(
     store = Store()
 
     def flow() -> Any:
-        yield START
         kept = yield Storage(store.keep, (7,))
         failed = yield Storage(store.keep, (7,), {"fails": True})
         reply = yield question()
@@ -128,7 +88,6 @@ def test_what_hangs_is_left_behind_at_the_deadline() -> None:
         let_go.wait(90)
 
     def flow() -> Any:
-        yield START
         late = yield CallHook("before_observation", ([], {}))
         reply = yield question()
         return late, reply
@@ -138,7 +97,7 @@ def test_what_hangs_is_left_behind_at_the_deadline() -> None:
 
     began = time.monotonic()
     try:
-        for run in both(flow, given):
+        for run in (drive(flow(), given()), asyncio.run(adrive(flow(), given()))):
             late, reply = run.result
             assert isinstance(late.error, LateError)
             # A hook has the rest of the deadline, which is less by what the run took until then.

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import HumanMessage, SystemMessage
 
-from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector, ScriptedChatModel
+from langgraph_om.testing import ExtractiveObserver, ExtractiveReflector
 from support.examples import examples
 
 # --- the extractive Observer -----------------------------------------------------------------
@@ -135,15 +135,6 @@ async def test_the_models_answer_through_every_door_with_usage_and_calls() -> No
         assert answer.usage_metadata is not None
         assert answer.usage_metadata["input_tokens"] == len(text) // 4
         assert [entry["role"] for entry in model.calls] == [role] * 4
-
-
-def test_one_scripted_model_plays_every_role() -> None:
-    model = ScriptedChatModel(
-        "Nice!", observer=ExtractiveObserver().reply, reflector=[ExtractiveReflector().reply]
-    )
-    assert model.invoke("hi").content == "Nice!"
-    assert "Rex" in model.invoke(CONVERSATION, {"metadata": {"om_role": "observer"}}).text
-    assert "drop" in model.invoke(LOG, {"metadata": {"om_role": "reflector"}}).text
 
 
 # --- the extractive Reflector ----------------------------------------------------------------
