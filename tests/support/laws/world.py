@@ -479,8 +479,9 @@ class World:
         forget_first = None
         if self.served is not None:
             forget_first = self.served.remember()
-        for is_second in (False, True):
-            if is_second and forget_first is not None:
+        # With its first call a process learns how long the agent's own prompt is.
+        for number_of_try in range(3 if self.rules.max_input_tokens else 2):
+            if number_of_try and forget_first is not None:
                 forget_first()
             self._go_back(thread, worker, point)
             parts = self.talk(thread, worker, size, config=point.config, number=number, **plan)
@@ -495,21 +496,20 @@ class World:
             )
         for gate, is_patient in zip(gates, patience, strict=True):
             gate.is_patient = is_patient
-        if deferred[1] > deferred[0]:
+        *_, one, other = outcomes
+        if deferred[-1] > deferred[-2]:
             return  # the job that the first try left at work has the second's place in the process
         is_away = self.archive is not None and self.archive.away
-        for key in outcomes[0]:
+        for key in one:
             if is_away and key == "messages":
                 continue  # what leaves the state depends on what was known of it before
-            assert outcomes[0][key] == outcomes[1][key], f"two forks differ in their {key}"
+            assert one[key] == other[key], f"two forks differ in their {key}"
 
     def _drop_unsteady(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """Return a record without what depends on when a job, or the archive, is heard of."""
         # Two forks are two branches in the archive, each with a name of its own.
         unsteady = {"usage", "branch"} | (set() if self.served is None else {"attempts"})
         kept = dict(record)
-        if self.rules.max_input_tokens:  # a process has yet to learn how long the agent's prompt is
-            unsteady.add("token_cache")
         # A job that the first try found given up, and began anew, is at work for the second.
         pending = record["pending"].items()
         kept["pending"] = {what: {**job, "at": None} for what, job in pending}
