@@ -97,7 +97,7 @@ class Adoption:
                 outcome.messages,
                 self.identity,
                 is_final=True,
-                is_again=outcome.step is not None,
+                previous=outcome.step,
             )
             self._total = self._total or seen.window.tokens
             outcome.take_inspection(seen)
@@ -256,10 +256,7 @@ def is_kept(state: Any, outcome: Outcome) -> bool:
 
 def _error(outcome: Outcome) -> str | None:
     failed = [own for own in outcome.record["attempts"].values() if own["failures"]]
-    error = next((own["error"] for own in failed if own.get("error")), None)
-    if error is None and outcome.record.get("outbox"):
-        return "the archive does not have the whole log yet; the thread's next step sends the rest"
-    return error
+    return next((own["error"] for own in failed if own.get("error")), None)
 
 
 def _count_calls(record: MemoryRecord) -> int:

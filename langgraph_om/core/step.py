@@ -32,6 +32,7 @@ from langgraph_om.core.record.users_log import list_in_sight
 from langgraph_om.core.record.window import (
     Entry,
     Window,
+    advance,
     check_observed,
     find_edited,
     open_window,
@@ -68,8 +69,8 @@ class Step:
     """The run around the step; `None` for a look alone."""
     is_final: bool = False
     """Whether the Actor has answered and no call follows."""
-    is_again: bool = False
-    """Whether a step of the same turn has counted these very messages."""
+    before: Window | None = None
+    """The window of these messages in the step before, in the same turn."""
     is_counted: bool = False
     """Whether another step has counted these messages, of which this is a look alone."""
     day: date | None = None
@@ -103,11 +104,13 @@ class Step:
 
     def open(self) -> Window:
         """Open the window of the record as it is now."""
-        self.window = open_window(
+        before = None if self.removed else self.before
+        known = before and advance(before, self.record, self.messages)
+        self.window = known or open_window(
             self.record,
             self.messages,
             self.settings.counter,
-            is_counted=self.is_counted or self.is_again,
+            is_counted=self.is_counted or self.before is not None,
             request=self.record["turn"]["request"] if self.is_counted else None,
         )
         self._view = None
@@ -515,7 +518,8 @@ def count_and_collect(step: Step, jobs: Mapping[Operation, JobState] | None = No
         window = step.open()
         step.record = known  # an event says what has changed, or no state would have it
     gone = list_gone(known, window)
-    step.lost = find_lost(known, gone, step.messages)
+    if step.before is None:
+        step.lost = find_lost(known, gone, step.messages)
     step.apply(
         count_new(
             settings,

@@ -231,23 +231,25 @@ class StepRunner:
         scope: RunScope | None = None,
         must_proceed: bool = False,
         is_final: bool = False,
-        is_again: bool = False,
+        previous: Step | None = None,
     ) -> EffectFlow[Step]:
         """Inspect the conversation, log what failed, and show what happened.
 
         Args:
-            is_again: Whether these very messages were inspected before, in the same turn.
+            previous: What has inspected these very messages before, in the same turn.
         """
         around = RunScope(self) if scope is None else scope
+        settings = self.actor.settings_of(record)
+        is_same = previous is not None and previous.settings == settings
         step = Step(
-            self.actor.settings_of(record),
+            settings,
             record,
             messages,
             identity,
             self.clock(),
             scope=around,
             is_final=is_final,
-            is_again=is_again,
+            before=previous.window if previous is not None and is_same else None,
             windows=self.actor.list_windows(record),
             in_state=self.read_state(around.state),
         )

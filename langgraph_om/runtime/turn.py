@@ -76,7 +76,7 @@ def turn(
             scope=scope,
             must_proceed=is_stuck,
             is_final=is_final,
-            is_again=outcome.step is not None,
+            previous=outcome.step,
         )
         outcome.take_inspection(step)
         decision = step.decision

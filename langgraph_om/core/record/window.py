@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, islice
 from operator import attrgetter, itemgetter
@@ -31,6 +31,7 @@ from langgraph_om.core.content.message_keys import (
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.record.record import (
     CURSOR_TAIL,
+    find_newest_observed,
     has_strays,
     select_valid_counts,
 )
@@ -68,6 +69,8 @@ class Window:
     """Index of the first message behind the cursor."""
     strays: Strays
     """The first entries, when these stand before the cursor; observed by themselves."""
+    known_cuts: Sequence[int] = ()
+    """Where it may be cut, as far as that is known from the window before."""
 
     @cached_property
     def sums(self) -> list[int]:
@@ -75,9 +78,9 @@ class Window:
         return [*accumulate(map(_get_tokens, self.entries), initial=0)]
 
     @cached_property
-    def cuts(self) -> list[int]:
+    def cuts(self) -> Sequence[int]:
         """Where the window may be cut."""
-        return find_safe_cuts(self.entries)
+        return self.known_cuts or find_safe_cuts(self.entries)
 
     @cached_property
     def places(self) -> dict[str, int]:
@@ -169,6 +172,34 @@ def open_window(
         last_key=keyed[-1][0] if keyed else (key_of(messages[-1]) if messages else None),
         start=start,
         strays=strays,
+    )
+
+
+def advance(window: Window, record: MemoryRecord, messages: Sequence[BaseMessage]) -> Window | None:
+    """Return the window of the same messages once its first entries are observed.
+
+    A long thread that is adopted would be read anew for each batch otherwise.
+
+    Returns:
+        `None` where anything else has changed.
+    """
+    stop = window.find(find_newest_observed(record)) + 1
+    is_all = stop == len(window.entries) or 0 <= window.find(window.request) < stop
+    if not stop or is_all or window.strays.messages or has_strays(record):
+        return None
+    if record["cursor"] != window.cursor_after(stop):
+        return None
+    newest = window.entries[stop - 1].message
+    places = (at for at in range(window.start, len(messages)) if messages[at] is newest)
+    at = next(places, None)
+    if at is None:
+        return None
+    return replace(
+        window,
+        entries=window.entries[stop:],
+        observed=_collect_before(messages, at + 1),
+        start=at + 1,
+        known_cuts=[cut - stop for cut in window.cuts if cut > stop],
     )
 
 

@@ -459,7 +459,7 @@ class World:
         return Point(state.config, thread.told.copy(), thread.last, state.values, view)
 
     def fork(self, thread: Thread, worker: Worker, point: Point, size: int, **plan: Any) -> None:
-        """Go on from an earlier point, twice: the memory is that of the point both times.
+        """Go on from an earlier point, three times: the last two have the same memory.
 
         Where threads know of each other, the others are not as they were the first time.
         """
@@ -479,9 +479,9 @@ class World:
         forget_first = None
         if self.served is not None:
             forget_first = self.served.remember()
-        # With its first call a process learns how long the agent's own prompt is.
-        for number_of_try in range(3 if self.rules.max_input_tokens else 2):
-            if number_of_try and forget_first is not None:
+        # With the first try a process learns how long prompts and questions may be.
+        for at in range(3):
+            if at and forget_first is not None:
                 forget_first()
             self._go_back(thread, worker, point)
             parts = self.talk(thread, worker, size, config=point.config, number=number, **plan)
