@@ -257,6 +257,8 @@ class ObservedPart(TypedDict):
     """How many messages of the conversation there are up to it."""
     strays: list[str]
     """Of these the keys of messages that were put there later and are not observed."""
+    edited: NotRequired[list[str]]
+    """Of these the keys of messages that were observed before, in other words."""
     overlooked: NotRequired[int]
     """How many more were put there among observed ones, and are read by nobody."""
     said: NotRequired[str]

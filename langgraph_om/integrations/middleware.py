@@ -165,12 +165,12 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     @hook_config(can_jump_to=["end"])
     def before_model(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Inspect the conversation, and do the work that is due, before the model is called."""
-        return self._to_update(self._turns.take(state))
+        return _to_update(self._turns.take(state))
 
     @hook_config(can_jump_to=["end"])
     async def abefore_model(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Do the same as `before_model` without blocking the event loop."""
-        return self._to_update(await self._turns.atake(state))
+        return _to_update(await self._turns.atake(state))
 
     def wrap_model_call(
         self,
@@ -219,12 +219,6 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         own = recall.tool
         return request.override(tools=[tool for tool in request.tools if tool is not own])
 
-    def _to_update(self, taken: _Taken) -> _Update | None:
-        """Return what a node writes, and hand on what it inspected to the call of the model."""
-        if taken.step is not None:
-            self._runner.hand_on(taken.step)
-        return {**taken.update, "jump_to": "end"} if taken.is_aborted else taken.update or None
-
     def _meet(self, request: ModelRequest[Any]) -> bool:
         """Look at the model that is asked; return whether memory is on."""
         refuse_second_recall(request.tools, self.memory.recall_tool)
@@ -257,6 +251,11 @@ class ObservationalMemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         names, tools = self._runner.settings.writing_tools, cast("Sequence[Any]", request.tools)
         kept = [tool for tool in tools if getattr(tool, "name", None) not in names]
         return request.override(tools=kept) if len(kept) < len(tools) else request
+
+
+def _to_update(taken: _Taken) -> _Update | None:
+    """Return what a node writes."""
+    return {**taken.update, "jump_to": "end"} if taken.is_aborted else taken.update or None
 
 
 class _WithLastStep(ObservationalMemoryMiddleware):

@@ -185,7 +185,6 @@ class MemoryNodes:
             scope=scope,
             must_proceed=_must_proceed(state),
         )
-        runner.hand_on(step)
         update = {**self._update(only_folding(step.events)), **self._removals(step.removed)}
         return {**update, **scope.changes}
 

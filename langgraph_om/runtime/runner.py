@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from operator import is_
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
@@ -80,9 +79,6 @@ _NO_MODEL = (
 _MOST_UNSHOWN = 3
 """How many answers of the Actor may come before anybody has asked for its input."""
 
-_MOST_INSPECTED = 15
-"""Threads that are between a step and the call of the Actor's model, at most; of more, the window
-is opened again."""
 _POLL_SECONDS = 0.02
 
 
@@ -123,8 +119,6 @@ class StepRunner:
     """
     _storage: list[object] = field(init=False, default_factory=list)
     """What flows call."""
-    _inspected: dict[str, Step] = field(init=False, default_factory=dict)
-    """By the id of a record, the last step of a thread, until the Actor's input is made of it."""
 
     def __post_init__(self) -> None:
         self.store_uses = list_store_uses(self.settings.parts)
@@ -276,31 +270,6 @@ class StepRunner:
         yield Show(step.events)
         return step
 
-    def hand_on(self, step: Step) -> None:
-        """Keep a step for the nodes behind it, whose window and view are the same.
-
-        Without it a turn of four steps opens twelve windows and makes eight views, not four, and a
-        long thread that is observed for the first time opens four for each batch.
-        """
-        self._inspected.pop(step.record["id"], None)
-        if not step.removed:
-            others = [*self._inspected.items()][-_MOST_INSPECTED:]
-            self._inspected = dict([*others, (step.record["id"], step)])
-
-    def _find_inspected(
-        self, record: MemoryRecord, messages: Sequence[BaseMessage], settings: Settings
-    ) -> Step | None:
-        """Return the step that has inspected exactly this; `None` if there is none."""
-        step = self._inspected.get(record["id"])
-        is_same = (
-            step is not None
-            and step.settings == settings
-            and step.record == record
-            and len(step.messages) == len(messages)
-            and all(map(is_, step.messages, messages))
-        )
-        return step if is_same else None
-
     def _warn_of_loss(self, step: Step) -> None:
         """Warn, once, that something takes messages out before they are observed."""
         archived = self.archive is not None
@@ -443,7 +412,6 @@ class StepRunner:
         step: Step | None = None,
     ) -> Window:
         """Return the window of a conversation that was inspected in this step."""
-        step = step or self._find_inspected(record, messages, settings)
         if step is not None and not step.removed:
             return step.window
         return open_window(record, messages, settings.counter, is_counted=True)
@@ -511,10 +479,6 @@ class StepRunner:
             step.record = freeze_view(step, today)
             step.day = find_day(step.record, today)
             return step
-        known = self._find_inspected(record, messages, settings)
-        if known is not None and known.in_state == in_state:
-            self._inspected.pop(record["id"], None)  # the input is made of it once
-            return known
         step = Step(
             settings,
             record,

@@ -266,7 +266,7 @@ def describe_observation(
     info = CycleInfo(settings, record, "observation", cycle_id, tokens, now, mode)
     times = _read_times(info, window, stop)[start:stop]
     chunks, moved = [part.chunk for part in live], describe_move(info, window, stop)
-    work = _observe(info, entries, times, chunks, moved, is_covered=window.strays.is_covered)
+    work = _observe(info, entries, times, chunks, moved, is_edited=window.strays.is_edited)
     return Cycle(info, info.start(**fields), work)
 
 
@@ -277,7 +277,7 @@ def _observe(
     chunks: Sequence[Chunk],
     moved: Moved,
     *,
-    is_covered: bool,
+    is_edited: bool,
 ) -> EffectFlow[CycleEnded]:
     """Have messages observed; what is written goes to the log, or is kept until it is needed."""
     record, is_ahead = info.record, info.mode == "ahead"
@@ -294,7 +294,7 @@ def _observe(
     at = iso(info.last_reply(tally))
     text, own = parsed.observations, record["thread_id"]
     groups = build_groups(info, entries, times, text, first_id=info.cycle_id, thread_id=own, at=at)
-    if is_covered:  # a range of their own would stand out of order among those of the log
+    if is_edited:  # a range of their own would stand out of order among those of the log
         groups = [{**group, "ranges": [], "sources": group["ranges"]} for group in groups]
     groups, noticed = yield from keep_marked(info, groups, known, observed.cited)
     found = join_found([found, noticed])

@@ -205,7 +205,9 @@ def _extend_log(
         is_known = any(group["id"] in known for group in groups)
         is_awaited = observed and list_ranges(groups[0])[0][0] in observed["strays"]
         if observed is not None and (is_known or is_awaited):  # or they are observed for ever
-            record["observed"] = {**observed, "strays": event["strays"]}
+            left = event["strays"]
+            edited = [key for key in observed.get("edited", ()) if key in left]
+            record["observed"] = {**observed, "strays": left, "edited": edited}
         if is_known or not is_awaited:
             return False
     behind = event.get("before")

@@ -504,8 +504,8 @@ class Strays:
     """Each with its key, in the order of the conversation."""
     run: int = 0
     """How many of the first follow each other."""
-    is_covered: bool = False
-    """Whether this run may be within ranges, as words are that were observed before an edit."""
+    is_edited: bool = False
+    """Whether this run was observed before, in other words."""
     before: str | None = None
     """The group in front of which the observations of this run belong; `None`: behind all."""
     earlier: tuple[tuple[str, BaseMessage], ...] = ()
@@ -562,6 +562,7 @@ def check_observed(
         if len(new) <= grown:  # more were left uncovered on purpose: their group was deleted
             strays, grown = [*strays, *new], grown - len(new)
     found: ObservedPart = {"last": newest, "index": last, "count": count, "strays": strays}
+    found["edited"] = old.get("edited", [])
     overlooked = old.get("overlooked", 0) + max(0, grown)
     if overlooked:
         found["overlooked"] = overlooked
@@ -613,9 +614,10 @@ def find_edited(
         for mark, message in zip(marks, watched, strict=True)
         if before.get(key := _key_of_mark(mark), mark) != mark and times[key] == 1
     ]
-    again = [key for key, message in edited if role_of(message) == "user"]
-    if again:
-        kept["strays"] = [*dict.fromkeys([*observed["strays"], *again])]
+    asked = [key for key, message in edited if role_of(message) == "user"]
+    if again := [key for key in asked if key not in observed["strays"]]:
+        kept["strays"] = [*observed["strays"], *again]
+        kept["edited"] = [*observed.get("edited", ()), *again]
     return kept, edited
 
 
@@ -629,11 +631,11 @@ def select_strays(record: MemoryRecord, messages: Sequence[BaseMessage], start: 
     if not places:
         return NO_STRAYS
     first = places[0]
-    positions = {key: at for at, (key, _) in enumerate(before)}
-    unread = {positions[key] for key in _find_uncovered(record, list(positions))}
-    is_covered = first not in unread
-    breaks = (i for i, at in enumerate(places) if at != first + i or (at in unread) == is_covered)
+    edited = record["observed"].get("edited", ())
+    is_edited = [before[at][0] in edited for at in places]
+    breaks = (i for i, at in enumerate(places) if at != first + i or is_edited[i] != is_edited[0])
     run = next(breaks, len(places))
+    positions = {key: at for at, (key, _) in enumerate(before)}
     behind = (
         group["id"]
         for group in record["log"]
@@ -645,7 +647,7 @@ def select_strays(record: MemoryRecord, messages: Sequence[BaseMessage], start: 
     return Strays(
         tuple(before[at] for at in places),
         run,
-        is_covered,
+        is_edited[0],
         next(behind, None),
         tuple(before[max(0, first - CURSOR_TAIL) : first]),
         tuple(rest[first + run : first + run + CURSOR_TAIL]),
