@@ -337,10 +337,14 @@ _NAMED: Final = {"&": "amp", "<": "lt", ">": "gt", '"': "quot"}
 
 def escape_attribute(text: str) -> str:
     """Escape any text for use between the quotes of an attribute."""
-    return "".join(map(_escape_character, text))
+    return _ODD.sub(_escape_character, text)
 
 
-def _escape_character(char: str) -> str:
+_ODD: Final = re.compile(r"[^a-zA-Z0-9 _.:/-]")
+
+
+def _escape_character(found: re.Match[str]) -> str:
+    char = found[0]
     if char in _NAMED:
         return f"&{_NAMED[char]};"
     is_plain = char.isprintable() and char != "'" and char not in OPENERS
