@@ -69,8 +69,10 @@ class Step:
     """The run around the step; `None` for a look alone."""
     is_final: bool = False
     """Whether the Actor has answered and no call follows."""
+    is_again: bool = False
+    """Whether a step of the same turn has counted these very messages."""
     before: Window | None = None
-    """The window of these messages in the step before, in the same turn."""
+    """The window of that step, where it has removed none of them."""
     is_counted: bool = False
     """Whether another step has counted these messages, of which this is a look alone."""
     day: date | None = None
@@ -110,7 +112,7 @@ class Step:
             self.record,
             self.messages,
             self.settings.counter,
-            is_counted=self.is_counted or self.before is not None,
+            is_counted=self.is_counted or self.is_again,
             request=self.record["turn"]["request"] if self.is_counted else None,
         )
         self._view = None
@@ -354,7 +356,7 @@ def _list_counts(settings: Settings, record: MemoryRecord, window: Window) -> di
     """Return digest and tokens of the new messages whose count the record does not have."""
     valid = select_valid_counts(record, settings.counter.identity)
     counts: dict[str, list[Any]] = {}
-    for entry in window.entries:
+    for entry in window.uncounted:
         cached = valid.get(entry.key)
         if cached is None or cached[0] != entry.digest:
             counts[entry.key] = [entry.digest, entry.tokens]
@@ -385,7 +387,7 @@ def _select_arrived(record: MemoryRecord, window: Window, *, first_look: bool) -
     history that was loaded late. Only messages of the user directly before the request, in a thread
     that is known, are taken for a part of it.
     """
-    known, entries, start = record["token_cache"]["counts"], window.entries, window.fresh_from
+    known, entries, start = record["token_cache"]["counts"], window.uncounted, window.fresh_from
     new = [entry.key not in known and entry.key not in record["stamps"] for entry in entries]
     if not first_look and window.request is None:
         behind = 0 if window.observed else len(entries)
@@ -477,7 +479,7 @@ def _warn_of_unread_times(step: Step) -> EffectFlow[None]:
         found = (find_unread_time(each.message, settings.timezone) for each in entries)
         return next((value for value in found if value is not None), None)
 
-    value = find(each for each in step.window.entries if each.key not in counted)
+    value = find(each for each in step.window.uncounted if each.key not in counted)
     if (
         value is not None
         and find(each for each in step.window.entries if each.key in counted) is None
@@ -518,7 +520,7 @@ def count_and_collect(step: Step, jobs: Mapping[Operation, JobState] | None = No
         window = step.open()
         step.record = known  # an event says what has changed, or no state would have it
     gone = list_gone(known, window)
-    if step.before is None:
+    if not step.is_again:
         step.lost = find_lost(known, gone, step.messages)
     step.apply(
         count_new(

@@ -234,7 +234,7 @@ class StepRunner:
         """
         around = RunScope(self) if scope is None else scope
         settings = self.actor.settings_of(record)
-        is_same = previous is not None and previous.settings == settings
+        is_again = previous is not None and previous.settings == settings
         step = Step(
             settings,
             record,
@@ -243,7 +243,8 @@ class StepRunner:
             self.clock(),
             scope=around,
             is_final=is_final,
-            before=previous.window if previous is not None and is_same else None,
+            is_again=is_again,
+            before=previous.window if previous and is_again and not previous.removed else None,
             windows=self.actor.list_windows(record),
             in_state=self.read_state(around.state),
         )
@@ -255,7 +256,8 @@ class StepRunner:
         log_failures(step.events)
         if step.lost:
             self._warn_of_loss(step)
-        if record["id"] and step.record["log"] and self._unshown < _MOST_UNSHOWN:
+        is_first = previous is None and bool(record["id"])
+        if is_first and step.record["log"] and self._unshown < _MOST_UNSHOWN:
             self._look_at_answers(step)
         if not record["id"]:
             self._look_at_history(step)

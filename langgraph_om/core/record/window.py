@@ -69,8 +69,8 @@ class Window:
     """Index of the first message behind the cursor."""
     strays: Strays
     """The first entries, when these stand before the cursor; observed by themselves."""
-    known_cuts: Sequence[int] = ()
-    """Where it may be cut, as far as that is known from the window before."""
+    known_cuts: Sequence[int] | None = None
+    """Where it may be cut, if all of it was counted in the step before, in the same turn."""
 
     @cached_property
     def sums(self) -> list[int]:
@@ -80,7 +80,12 @@ class Window:
     @cached_property
     def cuts(self) -> Sequence[int]:
         """Where the window may be cut."""
-        return self.known_cuts or find_safe_cuts(self.entries)
+        return find_safe_cuts(self.entries) if self.known_cuts is None else self.known_cuts
+
+    @property
+    def uncounted(self) -> Sequence[Entry]:
+        """The entries that no step of this turn has looked at."""
+        return self.entries if self.known_cuts is None else ()
 
     @cached_property
     def places(self) -> dict[str, int]:
@@ -176,7 +181,7 @@ def open_window(
 
 
 def advance(window: Window, record: MemoryRecord, messages: Sequence[BaseMessage]) -> Window | None:
-    """Return the window of the same messages once its first entries are observed.
+    """Return the window of the same messages, of which the first entries may be observed by now.
 
     A long thread that is adopted would be read anew for each batch otherwise.
 
@@ -185,20 +190,19 @@ def advance(window: Window, record: MemoryRecord, messages: Sequence[BaseMessage
     """
     stop = window.find(find_newest_observed(record)) + 1
     is_all = stop == len(window.entries) or 0 <= window.find(window.request) < stop
-    if not stop or is_all or window.strays.messages or has_strays(record):
+    if is_all or window.strays.messages or has_strays(record):
         return None
     if record["cursor"] != window.cursor_after(stop):
         return None
-    newest = window.entries[stop - 1].message
-    places = (at for at in range(window.start, len(messages)) if messages[at] is newest)
-    at = next(places, None)
-    if at is None:
-        return None
+    start = window.start
+    if stop:
+        newest = window.entries[stop - 1].message
+        start = next(at + 1 for at in range(start, len(messages)) if messages[at] is newest)
     return replace(
         window,
         entries=window.entries[stop:],
-        observed=_collect_before(messages, at + 1),
-        start=at + 1,
+        observed=_collect_before(messages, start),
+        start=start,
         known_cuts=[cut - stop for cut in window.cuts if cut > stop],
     )
 
