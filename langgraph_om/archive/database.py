@@ -156,18 +156,35 @@ def _prepare_sqlite(connection: Any, record: object) -> None:
     cursor.close()
 
 
-def _prepare_psycopg(connection: Any, record: object) -> None:
-    """Let statements be prepared, unless a pooler such as PgBouncer is in between.
+_IS_DIRECT: Final = "om_is_direct"
+"""What notes of a connection that no pooler is in between."""
+_RUNS_BEFORE_PREPARED: Final = 5
+
+
+def _prepare_psycopg(connection: Any, record: Any) -> None:
+    """Prepare statements, and bound waits once, unless a pooler such as PgBouncer is in between.
 
     It hands each transaction another process of the server, and names none of them to the client.
     """
     process = connection.execute("SELECT pg_backend_pid()").fetchone()[0]
-    connection.rollback()
     if process == connection.info.backend_pid:
+        connection.execute(_bound_waits(is_local=False))
         connection.prepare_threshold = _RUNS_BEFORE_PREPARED
+        record.info[_IS_DIRECT] = True
+    connection.commit()
 
 
-_RUNS_BEFORE_PREPARED: Final = 5
+def _bound_waits(*, is_local: bool) -> str:
+    """Let no lock of another be waited for without end; a limit of the user's own stays.
+
+    Args:
+        is_local: Whether in this transaction alone.
+    """
+    return (
+        f"SELECT set_config('lock_timeout', '{MAX_WAIT_SECONDS}s', {is_local}) "
+        "WHERE current_setting('lock_timeout') = '0'"
+    )
+
 
 # --- Where the two databases differ --------------------------------------------------------------
 
@@ -267,11 +284,6 @@ _TRACES = (
 )
 _READER_PATIENCE = 5_000
 """Milliseconds that a deletion waits for readers of SQLite's log, while writers wait for it."""
-_BOUND_WAITS = (
-    f"SELECT set_config('lock_timeout', '{MAX_WAIT_SECONDS}s', true) "
-    "WHERE current_setting('lock_timeout') = '0'"
-)
-"""Lets no lock of another be waited for without end; a limit of the user's own stays."""
 
 
 class Database:
@@ -344,8 +356,8 @@ class Database:
                     raw: Any = connection.connection.dbapi_connection
                     if is_sqlite and not raw.in_transaction:  # a caller's engine may have begun
                         connection.exec_driver_sql(begin)
-                    elif not is_sqlite and self._is_own:
-                        connection.exec_driver_sql(_BOUND_WAITS)
+                    elif not is_sqlite and self._is_own and _IS_DIRECT not in connection.info:
+                        connection.exec_driver_sql(_bound_waits(is_local=True))
                     yield connection
         except SQLAlchemyError as error:
             reason = error.orig if isinstance(error, DBAPIError) else error
