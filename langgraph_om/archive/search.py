@@ -481,10 +481,10 @@ _CANDIDATES: Final = select(text_rows, message_rows.c.position, group_rows.c.in_
     _IN_THREADS.outerjoin(message_rows, _IS_CURRENT).outerjoin(group_rows, _IS_GROUP)
 )
 # Where the same was said in several places, one of them tells.
-_BODIES: Final = (
+_BODIES: Final = [
     select(table.c.body).where(is_it).limit(1).scalar_subquery()
     for table, is_it in ((message_rows, _IS_MESSAGE), (group_rows, _IS_GROUP))
-)
+]
 _HITS: Final = select(text_rows.c.id, func.coalesce(*_BODIES).label("body"))
 
 
