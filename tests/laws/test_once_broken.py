@@ -66,7 +66,6 @@ def test_an_edit_beside_removed_messages_sets_back_nothing(begin: Begin) -> None
 
 
 def test_edited_words_have_no_range_among_those_that_are_joined(begin: Begin) -> None:
-    """They were observed before, and their observation stands before that of all of it."""
     world = begin(Rules(buffering="off", messages=60, log=25))
     thread, worker = world.threads["a"], world.workers[0]
     for size in (40, 40, 40, 1, 40, 1):

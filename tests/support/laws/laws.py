@@ -157,7 +157,8 @@ def lost_or_doubled(now: Moment, archive: SQLAlchemyArchive | None = None) -> li
     open_ones = [key for key in now.told.standing if not times[key] or key in again]
     problems += [f"{key} {LOST}" for key in open_ones if key not in present]
     lost = [key for key in open_ones if not _is_shown(shown.get(key), now.told.messages[key])]
-    if len(lost) != now.left_out or not set(lost) <= set(open_ones[: len(lost) + 1]):
+    is_told = len(lost) == now.left_out if is_certain else len(lost) <= now.left_out
+    if not is_told or not set(lost) <= set(open_ones[: len(lost) + 1]):
         # Of the oldest ones, only the live request may be shown while newer ones are not.
         problems.append(f"{lost} {UNCOVERED}, {now.left_out} were said to be")
     gone = [key for key in now.told.standing if key not in present]
