@@ -52,6 +52,7 @@ from langgraph_om.archive.tables import (
 from langgraph_om.archive.types import ArchivedHit, check_scope, check_time
 from langgraph_om.core.config.options import check_number
 from langgraph_om.core.content.parts import parts_of, role_of
+from langgraph_om.core.items import find_start
 from langgraph_om.core.search import (
     FoundText,
     Kind,
@@ -508,8 +509,7 @@ def _complete(ranked: _Ranked, body: str) -> ArchivedHit:
     else:
         group = json.loads(body)
         text = str(group.get("text", ""))
-        ranges = group.get("ranges") or group.get("sources", ())
-        more["cursor"] = next((first for first, _ in ranges), "")
+        more["cursor"] = find_start(group)
     pieces = split_pieces(text)
     text = pieces[ranked.piece] if ranked.piece < len(pieces) else text
     return ArchivedHit(ranked.thread_id, replace(found, text=text, **more))

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from langgraph_om.core.content.dates import is_date_heading, observation_date
 from langgraph_om.core.content.message_keys import derive_id
@@ -177,6 +177,12 @@ def list_items(groups: Iterable[Group], chunks: Sequence[Chunk] = ()) -> list[Lo
             name = key if seen[key] == 1 else f"{key}-{seen[key]}"
             items.append(LogItem(name, group, span, text, chunk))
     return items
+
+
+def find_start(group: Mapping[str, Any]) -> str:
+    """Return the oldest message of a group, from which `recall` reads on; empty for none."""
+    ranges = group.get("ranges") or group.get("sources")
+    return str(ranges[0][0]) if ranges else ""
 
 
 def is_protected(group: Mapping[str, object]) -> bool:

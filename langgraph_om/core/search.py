@@ -17,6 +17,7 @@ from langchain_core.messages import BaseMessage
 
 from langgraph_om.core.content.parts import ROLES, Part, call_names, part_text, parts_of, role_of
 from langgraph_om.core.content.text import sanitize
+from langgraph_om.core.items import find_start
 from langgraph_om.core.wire import Group
 
 # The words by which a text is found; the same for what is kept and for what is asked.
@@ -469,6 +470,6 @@ def _list_groups(groups: Sequence[Group], wanted: Filter) -> Iterable[_Text]:
     for group in groups:
         at = datetime.fromisoformat(group["observed_at"])
         if group["text"] and wanted.passes(at, None, ()):
-            cursor = group["ranges"][0][0] if group["ranges"] else ""
+            cursor = find_start(group)
             found = FoundText("observations", group["id"], cursor, group["text"], 0.0, at, None)
             yield found, split_words(group["text"])

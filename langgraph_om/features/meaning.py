@@ -33,6 +33,7 @@ from langgraph_om.core.content.message_keys import (
 )
 from langgraph_om.core.content.parts import is_visible
 from langgraph_om.core.content.text import sanitize
+from langgraph_om.core.items import find_start
 from langgraph_om.core.record.record import drop_deleted, find_end
 from langgraph_om.core.search import FoundText, Kind
 from langgraph_om.core.step import Step
@@ -295,8 +296,8 @@ class Meaning:
             for group in list_groups(record):
                 is_own = find_thread(group, record) == who.thread_id
                 if is_own and (place, group["id"]) not in known:
-                    first = group["ranges"][0][0] if group["ranges"] else ""
-                    facts = (group["text"], group["observed_at"], first, find_end(group))
+                    ends = (find_start(group), find_end(group))
+                    facts = (group["text"], group["observed_at"], *ends)
                     new.append(Text("groups", group["id"], *facts))
             for key, message in messages:
                 if (place, key) not in known or key in edited:
