@@ -157,7 +157,7 @@ def _prepare_sqlite(connection: Any, record: object) -> None:
 
 
 _IS_DIRECT: Final = "om_is_direct"
-"""What notes of a connection that no pooler is in between."""
+"""The key under which a connection notes that no pooler is in between."""
 _RUNS_BEFORE_PREPARED: Final = 5
 
 
@@ -175,10 +175,10 @@ def _prepare_psycopg(connection: Any, record: Any) -> None:
 
 
 def _bound_waits(*, is_local: bool) -> str:
-    """Let no lock of another be waited for without end; a limit of the user's own stays.
+    """Return what bounds how long locks of others are waited for; a limit of the user's own stays.
 
     Args:
-        is_local: Whether in this transaction alone.
+        is_local: Whether it holds in this transaction alone.
     """
     return (
         f"SELECT set_config('lock_timeout', '{MAX_WAIT_SECONDS}s', {is_local}) "

@@ -256,8 +256,7 @@ class StepRunner:
         log_failures(step.events)
         if step.lost:
             self._warn_of_loss(step)
-        is_first = previous is None and bool(record["id"])
-        if is_first and step.record["log"] and self._unshown < _MOST_UNSHOWN:
+        if record["id"] and step.record["log"] and self._unshown < _MOST_UNSHOWN:
             self._look_at_answers(step)
         if not record["id"]:
             self._look_at_history(step)
@@ -289,7 +288,7 @@ class StepRunner:
     def _look_at_answers(self, step: Step) -> None:
         """Warn where the Actor answers, and nobody has asked for its input in this process."""
         known = step.former["token_cache"]["counts"]
-        new = (entry.message for entry in step.window.entries if entry.key not in known)
+        new = (entry.message for entry in step.window.uncounted if entry.key not in known)
         self._unshown += any(message.type == "ai" for message in new)
         if self._unshown == _MOST_UNSHOWN:
             self.runs.warn_once(

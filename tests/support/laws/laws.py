@@ -483,7 +483,7 @@ def _orders(now: Moment) -> list[str]:
     return [read_group(group) for group in groups if group["id"] not in ended]
 
 
-# --- What the prompt says of observations that are left out is what was said of them ---
+# --- What the prompt says of observations that are left out is what was said of them --------------
 
 
 def left_out_in_silence(now: Moment) -> list[str]:
