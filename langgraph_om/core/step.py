@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
-from itertools import dropwhile, islice
+from itertools import dropwhile
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langgraph_om.core.actor.prompt import make_view, track_head
 from langgraph_om.core.actor.view import View
@@ -368,15 +368,16 @@ def _select_stamps_to_keep(
 ) -> set[str]:
     """Return the keys of observed messages whose first-seen times the record keeps on.
 
-    These are all in the conversation that nothing else keeps, and the last one before the window,
-    which dates what follows it and has no time.
+    These are all in the conversation that nothing else keeps, and before the window the last one,
+    which dates what follows it and has no time, and the last that a pause is told from.
     """
     keys = [key for key, _ in keyed_messages(messages)]
     archive = settings.parts.archive
     if archive is not None and (kept := archive.kept_until(record)) in keys:
         del keys[: keys.index(kept) + 1]
-    last = (key for key, _ in reversed(window.observed) if key in record["stamps"])
-    return {*keys, *islice(last, 1)}
+    stamped = [each for each in window.observed if each[0] in record["stamps"]]
+    asked = [each for each in stamped if not isinstance(each[1], AIMessage)]
+    return {*keys, *(key for key, _ in (*stamped[-1:], *asked[-1:]))}
 
 
 def _select_arrived(record: MemoryRecord, window: Window, *, first_look: bool) -> Sequence[Entry]:
