@@ -19,7 +19,6 @@ from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import hidden_id, keyed_messages
 from langgraph_om.core.content.parts import is_visible, part_text, parts_of, role_of
 from langgraph_om.core.content.text import sanitize
-from langgraph_om.core.record.record import find_label
 from langgraph_om.core.search import RECALL, Filter, fuse, search_texts, tools_in
 from langgraph_om.core.wire import Group, MemoryRecord
 from langgraph_om.errors import ConfigurationError
@@ -301,8 +300,8 @@ def read_state(
         for at, ((key, message), time) in enumerate(zip(keyed, times, strict=True))
     ]
     own = [each for each in list_groups(record) if find_thread(each, record) == record["thread_id"]]
-    label = find_label(record)
-    return StateSource(who=who, meaning=meaning, store=store, said=said, label=label, groups=own)
+    title = record["thread_title"]
+    return StateSource(who=who, meaning=meaning, store=store, said=said, label=title, groups=own)
 
 
 def list_groups(record: MemoryRecord) -> list[Group]:

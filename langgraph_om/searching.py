@@ -12,7 +12,6 @@ from langgraph_om.archive import ArchivedThread
 from langgraph_om.core.config.options import check_count
 from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.effects import Requests, call_function
-from langgraph_om.core.record.record import find_label
 from langgraph_om.core.search import Filter, Kind, cut_excerpt, query_words
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.reading import SearchRequest, Source, read_archive, read_limits, read_state
@@ -239,7 +238,7 @@ def list_threads(
         and not _is_anothers(archive, thread)
     ]
     shown = listed[page * limit : (page + 1) * limit]
-    return [replace(thread, title=_read_label(runner, graph, thread.id)) for thread in shown]
+    return [replace(thread, title=_read_title(runner, graph, thread.id)) for thread in shown]
 
 
 def _is_anothers(archive: SQLAlchemyArchive | None, listed: ArchivedThread) -> bool:
@@ -248,6 +247,6 @@ def _is_anothers(archive: SQLAlchemyArchive | None, listed: ArchivedThread) -> b
     return known is not None and known.resource_id not in {None, listed.resource_id}
 
 
-def _read_label(runner: StepRunner, graph: Any, thread_id: str) -> str | None:
+def _read_title(runner: StepRunner, graph: Any, thread_id: str) -> str | None:
     state = graph.get_state({"configurable": {"thread_id": thread_id}})
-    return find_label(runner.record(state))
+    return runner.record(state)["thread_title"]

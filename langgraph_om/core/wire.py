@@ -338,8 +338,6 @@ class TitleState(TypedDict, total=False):
 
     by: Literal["memory", "person"] | None
     """Who set it; a person's is changed by nobody else."""
-    words: str
-    """The first words of the first user message, which lists show until there is a title."""
     cycle_id: str | None
     """Of the question for a title that is under way."""
     tries: int
@@ -892,13 +890,6 @@ class TakenOver(Stated, Moved):
     found: Found
 
 
-class TitleWords(TypedDict):
-    """The words that lists show until the thread has a title."""
-
-    type: Literal["title-words"]
-    words: str
-
-
 class TitleAsked(TypedDict):
     """A title is asked for."""
 
@@ -1097,7 +1088,6 @@ Event = (
     | Evicted
     | OthersDescribed
     | TakenOver
-    | TitleWords
     | TitleAsked
     | Steered
     | Titled

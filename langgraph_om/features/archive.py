@@ -45,7 +45,6 @@ from langgraph_om.core.record.record import (
     blank_record,
     drop_deleted,
     find_end,
-    find_label,
     find_newest_observed,
 )
 from langgraph_om.core.record.users_log import without_thread
@@ -261,7 +260,7 @@ class StepArchive:
             entries,
             after=after,
             now=self.now,
-            title=find_label(record),
+            title=record["thread_title"],
             times=times,
             branch=self.branch,
             must_follow=must_follow,

@@ -22,7 +22,6 @@ from langgraph_om.core.content.message_keys import (
 )
 from langgraph_om.core.content.text import (
     LABEL_CHARACTERS,
-    as_label,
     sanitize,
     truncate_to_tokens,
 )
@@ -53,7 +52,7 @@ from langgraph_om.core.observe.parse_answer import (
 )
 from langgraph_om.core.prompts import fill
 from langgraph_om.core.record.fold import fold
-from langgraph_om.core.record.record import TITLE, blank_record, find_label, is_named
+from langgraph_om.core.record.record import TITLE, blank_record, is_named
 from langgraph_om.core.record.window import Entry
 from langgraph_om.core.step import Step
 from langgraph_om.core.wire import (
@@ -63,7 +62,6 @@ from langgraph_om.core.wire import (
     MemoryRecord,
     TitleAsked,
     Titled,
-    TitleWords,
 )
 from langgraph_om.errors import ConfigurationError, ObserverError
 from langgraph_om.features.archive import find_archive
@@ -83,8 +81,7 @@ MAX_SHOWN_TOKENS: Final = 2000
 MAX_TRIES: Final = 3
 """How often a title is asked for until a person takes it up again, or the Observer has one."""
 MAX_WORDS: Final = 8
-"""Of a title without its tag, and of a user message that is shown until there is a title."""
-MAX_WORDS_CHARACTERS: Final = 60
+"""Of a title without its tag."""
 
 
 def set_title(runner: StepRunner, text: str | None) -> Update:
@@ -127,7 +124,6 @@ class Titles:
         config, scope = self._config, step.scope
         if config is None or scope is None:
             return
-        step.apply(_note_words(step.record, step.messages))
         step.apply((yield from _take_in(step.settings, step.record, step.now)))
         exchange = _find_due(step.record, step.messages, config.min_messages)
         if not exchange:
@@ -162,7 +158,7 @@ class Titles:
     def forget_archived(self, step: Step) -> EffectFlow[None]:
         """Let the archive forget a title that a person has given back."""
         archiving, record = step.settings.parts.archive, step.record
-        is_back = record.get("title", {}).get("before") and find_label(record) is None
+        is_back = record.get("title", {}).get("before") and record["thread_title"] is None
         if archiving is None or not is_back:
             return
         if archiving.kept_until(record) != archiving.kept_until(step.former):
@@ -298,27 +294,6 @@ def _archive(thread_id: str, title: str | None, now: datetime) -> EffectFlow[Non
     reply: CallReply = yield Storage(archive.set_title, (thread_id, title, now))
     if reply.error is not None and not isinstance(reply.error, ConfigurationError):
         yield Warn("thread %r: its title is not archived yet: %s", (thread_id, reply.error))
-
-
-def _note_words(record: MemoryRecord, messages: Sequence[BaseMessage]) -> list[Event]:
-    """Return the event with what lists show until there is a title, once.
-
-    These are the first words of the first user message with text, shortened at a word.
-    """
-    if "words" in record.get("title", {}):
-        return []
-    said = (as_label(each.text).split() for each in messages if each.type == "human")
-    words = next(filter(None, said), None)
-    if words is None:
-        return []
-    head = " ".join(words[:MAX_WORDS])
-    text = head[:MAX_WORDS_CHARACTERS]
-    if text != head:
-        text = text.rpartition(" ")[0] or text
-    if text != " ".join(words):
-        text = f"{text.rstrip(' .,;:!?…')}…"
-    noted: TitleWords = {"type": "title-words", "words": text}
-    return [noted]
 
 
 def _take_in(settings: Settings, record: MemoryRecord, now: datetime) -> EffectFlow[list[Event]]:

@@ -19,7 +19,6 @@ from langgraph_om.core.content.text import show_key
 from langgraph_om.core.items import LogItem, is_protected, list_items, read_head
 from langgraph_om.core.record.kept import list_pinned, name_pinned
 from langgraph_om.core.record.record import (
-    find_label,
     log_tokens,
     read_closing,
     write_log,
@@ -283,7 +282,7 @@ def _write_changed(group: Group | None) -> str:
 
 def write_title(record: MemoryRecord) -> str:
     """Return the title of a memory: the thread's title or id, or the user."""
-    named = find_label(record) or record["thread_id"] or record["resource_id"]
+    named = record["thread_title"] or record["thread_id"] or record["resource_id"]
     return f"Memory of {show_key(named) if named else 'a thread'}"
 
 

@@ -29,7 +29,6 @@ from langgraph_om.core.record.record import (
     TITLE,
     blank_record,
     complete_record,
-    find_label,
     log_tokens,
 )
 from langgraph_om.core.record.users_log import complete_log, to_record
@@ -179,18 +178,14 @@ class ServerSource:
     async def threads(self, wanted: Wanted) -> AsyncGenerator[Thread]:
         """Yield threads, newest first."""
         begin = read_number(wanted.behind) or 0
-        # The titles of `find_label`, so that not every state has to be read.
-        asked = {
-            "title": "values.om.thread_title",
-            "words": "values.om.title.words",
-            "user": "values.om.resource_id",
-        }
+        # So that not every state has to be read.
+        asked = {"title": "values.om.thread_title", "user": "values.om.resource_id"}
         found = await self._threads.search(
             limit=LISTED, sort_by="updated_at", sort_order="desc", extract=asked
         )
         for number, own in enumerate(found[begin:], begin + 1):
             told: Mapping[str, Any] = own.get("extracted") or {}
-            title, user = told.get("title") or told.get("words"), told.get("user")
+            title, user = told.get("title"), told.get("user")
             listed = Thread(
                 id=str(own["thread_id"]),
                 title=title if isinstance(title, str) else None,
@@ -580,7 +575,7 @@ def fill(thread: Thread, state: Any, messages_key: str) -> Thread:
     usage = list_usage(record)
     return replace(
         thread,
-        title=thread.title or find_label(record),
+        title=thread.title or record["thread_title"],
         user=thread.user or record["resource_id"],
         updated=thread.updated and thread.updated.astimezone(zone),
         messages=messages if thread.messages is None else thread.messages,

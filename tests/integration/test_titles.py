@@ -43,7 +43,6 @@ each_door = pytest.mark.parametrize(
 )
 CONFIG = on_thread("t", resource_id="ann")
 ASKED = HumanMessage("Which tent is best for the Vosges in March?", id="q1")
-WORDS = "Which tent is best for the Vosges in…"
 TITLE = "<thread-title>Tents for the Vosges</thread-title>"
 
 
@@ -144,7 +143,7 @@ def test_a_turn_does_not_wait_for_the_title(tmp_path: Any) -> None:
     )  # fmt: skip
     say(asking.graph, CONFIG, ASKED)
     assert title_of(asking) is None
-    assert [thread.title for thread in asking.memory.threads("ann")] == [WORDS]
+    assert [thread.title for thread in asking.memory.threads("ann")] == [None]
     asking.memory.flush()
     assert [thread.title for thread in asking.memory.threads("ann")] == ["Tents for the Vosges"]
 
@@ -370,13 +369,10 @@ def test_what_is_no_setting_is_refused(value: Any) -> None:
 # --- Shown ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("title", [TITLE, RuntimeError("no key")])
-async def test_lists_show_the_title_and_until_then_the_first_words(
-    tmp_path: Any, capsys: pytest.CaptureFixture[str], title: Any
-) -> None:
+async def test_lists_show_the_title(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
     archive = f"sqlite:///{tmp_path / 'a.db'}"
-    asking = agent("middleware", title, archive=archive, retrieval=True)
-    said = "Tents for the Vosges" if title is TITLE else WORDS
+    asking = agent("middleware", archive=archive, retrieval=True)
+    said = "Tents for the Vosges"
     say(asking.graph, CONFIG, ASKED)
     state = asking.graph.get_state(CONFIG)
     assert [thread.title for thread in asking.memory.threads("ann")] == [said]

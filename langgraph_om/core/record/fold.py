@@ -40,7 +40,6 @@ from langgraph_om.core.record.record import (
     list_ranges,
     note_asked,
     note_title_told,
-    note_words,
     replace_groups,
     select_valid_counts,
     set_title,
@@ -584,7 +583,6 @@ _REDUCERS: dict[str, Callable[[MemoryRecord, Any], None]] = {
     "taken-over": take_over,
     "steered": do_act,
     "titled": set_title,
-    "title-words": note_words,
     "title-asked": note_asked,
     "recalled": set_recalled,
 }

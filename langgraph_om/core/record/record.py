@@ -23,7 +23,6 @@ from langgraph_om.core.wire import (
     TitleAsked,
     Titled,
     TitleState,
-    TitleWords,
     TokenCount,
     Turn,
     Usage,
@@ -153,12 +152,6 @@ def check_version(name: str, stored: Mapping[str, Any]) -> None:
             f"langgraph-om"
         )
         raise ConfigurationError(msg)
-
-
-def find_label(record: Mapping[str, Any]) -> str | None:
-    """Return what lists call the thread of a record; `None` where nothing was noted."""
-    label: str | None = record.get(TITLE) or record.get("title", {}).get("words")
-    return label
 
 
 def read_closing(record: Mapping[str, Any]) -> dict[str, str]:
@@ -378,11 +371,6 @@ def _count_equal(one: Sequence[str], other: Sequence[str]) -> int:
 def is_named(record: MemoryRecord) -> bool:
     """Return whether a person set the thread's title."""
     return record.get("title", {}).get("by") == "person"
-
-
-def note_words(record: MemoryRecord, event: TitleWords) -> None:
-    """Note what lists show until there is a title."""
-    record["title"] = {**record.get("title", {}), "words": event["words"]}
 
 
 def note_asked(record: MemoryRecord, event: TitleAsked) -> None:
