@@ -25,7 +25,6 @@ from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.message_keys import add_parents, derive_id
 from langgraph_om.core.effects import Requests, call_function, call_graph
 from langgraph_om.errors import ConfigurationError
-from langgraph_om.features.archive import leave_log
 from langgraph_om.features.meaning import Meaning
 from langgraph_om.features.working_store import delete_stored
 from langgraph_om.runtime.acting import GraphThread
@@ -82,8 +81,6 @@ def move_thread(
     _check_store(runner, ["index"], store, would)
     meaning.flush()
     archive.move_thread(thread_id, resource_id, to_resource_id)
-    if resource_id is not None:
-        leave_log(archive, resource_id, thread_id, runner.clock())
     if store is not None:
         meaning.move_thread(thread_id, resource_id, to_resource_id, store)
     runner.forget([thread_id])
@@ -128,7 +125,7 @@ def _erase_thread(
     """Delete a thread but for its checkpoints; return the threads that may hold words of it."""
     owner, began, parts = resource_id, time.time_ns(), runner.settings.parts
     if parts.archive is not None:
-        owner = parts.archive.erase_thread(thread_id, resource_id, runner.clock)
+        owner = parts.archive.erase_thread(thread_id, resource_id)
     if store is not None:
         _find_meaning(runner).delete_thread(thread_id, owner, store)
     runner.forget([thread_id])
@@ -207,7 +204,7 @@ def _erase_if_free(runner: StepRunner, thread_id: str, resource_id: str) -> bool
         return True
     archiving = runner.settings.parts.archive
     if archiving is not None and known.resource_id is None:
-        archiving.erase_thread(thread_id, None, runner.clock)
+        archiving.erase_thread(thread_id, None)
     return known.resource_id in {None, resource_id}
 
 
@@ -303,12 +300,9 @@ def _prune_threads(runner: StepRunner, before: datetime, store: Any) -> list[str
     began, archive = time.time_ns(), runner.archive
     gone = [] if archive is None else archive.prune_threads(before)
     for thread in gone:
-        owner = thread.resource_id
-        if archive is not None and owner is not None:
-            leave_log(archive, owner, thread.id, runner.clock())
         if store is not None:
-            _find_meaning(runner).delete_thread(thread.id, owner, store)
-        _record_thread(runner, thread.id, owner, began)
+            _find_meaning(runner).delete_thread(thread.id, thread.resource_id, store)
+        _record_thread(runner, thread.id, thread.resource_id, began)
     ids = [thread.id for thread in gone]
     runner.forget(ids)
     if ids:

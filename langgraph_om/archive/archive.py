@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
+from functools import partial, reduce
 from typing import Final
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, exists, func, or_, select, update
@@ -46,7 +46,7 @@ from langgraph_om.archive.threads import (
 from langgraph_om.archive.types import PRUNED, Aged, ArchivedThread, Deleted, StoreUse, check_name
 from langgraph_om.core.config.options import check_seconds
 from langgraph_om.core.record.record import find_end
-from langgraph_om.core.record.users_log import without_known
+from langgraph_om.core.record.users_log import without_known, without_thread
 from langgraph_om.errors import ConfigurationError
 
 _STORE: Final = "store"
@@ -105,18 +105,28 @@ class SQLAlchemyArchive(Append, Pages, Search, Threads, Groups, Jobs):
             _delete_jobs(connection, [row.id for row in moved])
             for row in moved:
                 give_thread(connection, row.id, row.resource_id, to_resource_id)
+            if resource_id is not None:
+                rewrite_all(connection, resource_id, partial(without_thread, thread_id=thread_id))
 
-    def delete_thread(self, thread_id: str) -> None:
+    def delete_thread(self, thread_id: str, resource_id: str | None = None) -> str | None:
         """Delete a thread with its messages, groups and jobs; running ones cannot finish.
 
-        Threads that run within it are deleted too. The record of its resource gets a new revision,
-        so that nobody can commit a record computed from the former one, without the deletion.
+        Threads that run within it are deleted too, and what the user's log has of them. That log
+        gets a new revision, so that nobody can commit one computed from the former.
 
         The deletion stays known by the thread's id alone; see `deletions`.
+
+        Args:
+            resource_id: Whose it is, where the archive does not know.
+
+        Returns:
+            The resource that it belonged to.
         """
         with self._writing("delete a thread") as connection:
-            _delete_thread(connection, thread_id)
+            owners = _delete_thread(connection, thread_id, resource_id)
+            _leave_logs(connection, owners)
         self.wipe_deleted()
+        return owners[thread_id]
 
     def prune_threads(self, before: datetime, *, limit: int = 500) -> list[ArchivedThread]:
         """Delete threads with no writes since a time, and return them.
@@ -131,11 +141,13 @@ class SQLAlchemyArchive(Append, Pages, Search, Threads, Groups, Jobs):
         with self._writing("prune threads") as connection:
             found = connection.execute(select_idle_threads(before).limit(limit))
             # In one order, so that two deletions never wait for each other.
-            old = sorted(found, key=lambda row: str(row.id))
-            gone = [row for row in old if _delete_thread(connection, row.id, before)]
+            old, gone = sorted(found, key=lambda row: str(row.id)), dict[str, str | None]()
+            for row in old:
+                gone |= _delete_thread(connection, row.id, before=before)
+            _leave_logs(connection, gone)
         if gone:
             self.wipe_deleted()
-        return [read_thread(row) for row in gone]
+        return [read_thread(row) for row in old if row.id in gone]
 
     def delete_resource(self, resource_id: str) -> None:
         """Delete a resource's threads with all they hold, its record and history, and its jobs.
@@ -295,23 +307,29 @@ def _delete_texts_of_gone(connection: Connection, thread_id: str) -> None:
 # --- Threads -------------------------------------------------------------------------------------
 
 
-def _delete_thread(connection: Connection, thread_id: str, before: datetime | None = None) -> bool:
-    """Delete a thread and what runs within it; return whether it was.
+def _delete_thread(
+    connection: Connection,
+    thread_id: str,
+    resource_id: str | None = None,
+    *,
+    before: datetime | None = None,
+) -> dict[str, str | None]:
+    """Delete a thread and what runs within it; return whose they were, by their ids.
 
     Args:
+        resource_id: Whose the thread is, where nobody knows.
         before: Leave it where something was written since then.
     """
     _lock_name(connection, thread_id)
     rows = _lock_with_inner(connection, thread_id)
     if before is not None and any(row.updated >= before for row in rows):
-        return False
+        return {}
     owners = {row.id: row.resource_id for row in rows}
-    owners.setdefault(thread_id, None)
+    owners[thread_id] = owners.get(thread_id) or resource_id
     _delete_threads(connection, [*owners])
     for key, owner in owners.items():
         _note_deletion(connection, "thread", key, owner)
-    _outdate_records(connection, [*owners])
-    return True
+    return owners
 
 
 def _lock_name(connection: Connection, thread_id: str) -> None:
@@ -400,13 +418,13 @@ def _note_deletion(
     connection.execute(new.on_conflict_do_update(index_elements=["kind", "id"], set_=counted))
 
 
-def _outdate_records(connection: Connection, thread_ids: list[str]) -> None:
-    """Give the records of deleted threads' resources a new revision.
-
-    Who computed one without knowing of the deletion cannot commit it.
-    """
-    whose = select(deletion_rows.c.resource_id).where(deletion_rows.c.kind == "thread")
-    found = fetch_in_chunks(connection, whose, deletion_rows.c.id, thread_ids)
-    for owner in sorted({row.resource_id for row in found} - {None}):
-        record = update(record_rows).where(record_rows.c.resource_id == owner)
-        connection.execute(record.values(revision=record_rows.c.revision + 1))
+def _leave_logs(connection: Connection, thread_ids: Iterable[str]) -> None:
+    """Take what is about deleted threads out of the logs of their users."""
+    whose = select(deletion_rows.c.id, deletion_rows.c.resource_id).where(
+        deletion_rows.c.kind == "thread", deletion_rows.c.resource_id.is_not(None)
+    )
+    left: dict[str, list[str]] = {}
+    for row in fetch_in_chunks(connection, whose, deletion_rows.c.id, [*thread_ids]):
+        left.setdefault(row.resource_id, []).append(row.id)
+    for owner in sorted(left):
+        rewrite_all(connection, owner, partial(reduce, without_thread, left[owner]))

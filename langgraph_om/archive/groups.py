@@ -6,7 +6,7 @@ Each thread says which of the groups its log has. A user's log has a record and 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ from langgraph_om.archive.database import Database, fetch_in_chunks, hold_name, 
 from langgraph_om.archive.search import build_group_texts, put_texts
 from langgraph_om.archive.tables import (
     GONE,
+    deletion_rows,
     encode_json,
     group_rows,
     history_rows,
@@ -176,8 +177,8 @@ class Groups(Database):
     def load_record(self, resource_id: str) -> tuple[dict[str, Any] | None, int]:
         """Return the record of a resource, `None` when there is none, and its revision.
 
-        The revision of none grows with each deletion of the resource, so that nobody who read it
-        before a deletion begins a record after it.
+        The revision of none grows with each deletion of the resource or of a thread of it, so that
+        nobody who read it before a deletion begins a record after it.
         """
         query = select(record_rows).where(record_rows.c.resource_id == resource_id)
         with self._reading("load a record") as connection:
@@ -191,21 +192,6 @@ class Groups(Database):
         query = select(record_rows.c.revision).where(record_rows.c.resource_id == resource_id)
         with self._reading("read a revision") as connection:
             return connection.execute(query).scalar() or 0
-
-    def rewrite_records(
-        self, resource_id: str, change: Callable[[dict[str, Any]], Mapping[str, Any]], now: datetime
-    ) -> None:
-        """Change the record of a resource and all of its history, keeping the generations.
-
-        The record gets a new revision, so that one computed from the old record cannot be
-        committed. Without a record nothing is done.
-
-        Args:
-            change: Given a record, returns what takes its place; it may be called more than once.
-        """
-        check_time("now", now)
-        with self._writing("rewrite records") as connection:
-            rewrite_all(connection, resource_id, change, committed=now)
 
     def commit_record(
         self, resource_id: str, record: Mapping[str, Any], *, expected: int, now: datetime
@@ -237,7 +223,7 @@ class Groups(Database):
             query = select(record_rows).where(*is_former).with_for_update()
             former = connection.execute(query).one_or_none()
             if former is None:
-                return _begin(connection, resource_id, values, expected)
+                return _begin(connection, resource_id, record.get("of", ()), values, expected)
             if former.generation == generation:
                 values["begun"] = former.begun
             else:
@@ -322,16 +308,27 @@ def _set_log(connection: Connection, thread_id: str, log: set[str]) -> None:
 
 
 def _count_deletions(connection: Connection, resource_id: str) -> int:
-    """Return a number that grows with each deletion, beyond the revisions that there were."""
-    return count_deletions(connection, resource_id, []).get(("resource", resource_id), 0)
+    """Return a number that grows with each deletion of a resource, all of it or a part.
+
+    It is beyond the revisions that there were.
+    """
+    of_resource = deletion_rows.c.resource_id == resource_id
+    numbers = select(func.coalesce(func.sum(deletion_rows.c.number), 0)).where(of_resource)
+    return int(connection.execute(numbers).scalar_one())
 
 
 def _begin(
-    connection: Connection, resource_id: str, values: Mapping[str, Any], expected: int
+    connection: Connection,
+    resource_id: str,
+    threads: Iterable[str],
+    values: Mapping[str, Any],
+    expected: int,
 ) -> bool:
-    """Insert the first record of a resource, where none was begun or deleted meanwhile."""
+    """Insert the first record of a resource, where nothing was begun or deleted meanwhile."""
     hold_name(connection, "resource", resource_id)
-    if _count_deletions(connection, resource_id) != expected:
+    # Until the end of the transaction none of the threads that it is of is deleted.
+    is_left = is_left_of_deleted(connection, [*threads], resource_id)
+    if is_left or _count_deletions(connection, resource_id) != expected:
         return False
     first = insert(record_rows).values(resource_id=resource_id, **values)
     try:
@@ -349,14 +346,16 @@ def rewrite_all(
     connection: Connection,
     resource_id: str,
     change: Callable[[dict[str, Any]], Mapping[str, Any]],
-    **values: Any,
 ) -> None:
-    """Change the record of a resource, with further values, and all of its history."""
+    """Change the record of a resource and all of its history.
+
+    It gets a new revision, so that one computed from the former cannot be committed.
+    """
     for table in (record_rows, history_rows):
         is_it = table.c.resource_id == resource_id
         query = select(table.c.revision, table.c.body).where(is_it).with_for_update()
         for revision, body in connection.execute(query).all():
             changed = update(table).where(is_it, table.c.revision == revision)
             if table is record_rows:
-                changed = changed.values(revision=revision + 1, **values)
+                changed = changed.values(revision=revision + 1)
             connection.execute(changed.values(body=encode_json(change(json.loads(body)))))

@@ -68,7 +68,7 @@ class Step:
     scope: RunScope | None = None
     """The run around the step; `None` for a look alone."""
     is_final: bool = False
-    """Whether the Actor has answered and no call follows."""
+    """Whether the Actor has answered and no call follows: what its steps counted is not reread."""
     is_again: bool = False
     """Whether a step of the same turn has counted these very messages."""
     before: Window | None = None
@@ -112,7 +112,7 @@ class Step:
             self.record,
             self.messages,
             self.settings.counter,
-            is_counted=self.is_counted or self.is_again,
+            is_counted=self.is_counted or self.is_again or self.is_final,
             request=self.record["turn"]["request"] if self.is_counted else None,
         )
         self._view = None

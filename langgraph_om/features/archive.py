@@ -16,7 +16,7 @@ as it is, without the archive, and forgets with its end: the Actor needs the res
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -47,7 +47,6 @@ from langgraph_om.core.record.record import (
     find_end,
     find_newest_observed,
 )
-from langgraph_om.core.record.users_log import without_thread
 from langgraph_om.core.step import Step
 from langgraph_om.core.wire import Archived, DeletionFound, Event, Floor, Group, MemoryRecord
 from langgraph_om.errors import ArchiveError, ArchiveLacksError
@@ -68,8 +67,6 @@ else:
 
 MAX_THREADS: Final = 10_000
 """Of how many threads a process remembers which log the archive was told; others are told anew."""
-MAX_DELETIONS: Final = 5
-"""How often a thread is deleted that others write to meanwhile."""
 
 
 class ToldLog(NamedTuple):
@@ -147,46 +144,6 @@ class ArchiveWriter:
         for key in [*self.logs]:
             if thread_id is None or belongs_to(key, thread_id):
                 self.logs.pop(key, None)
-
-    def delete_thread(
-        self, thread_id: str, resource_id: str | None, clock: Callable[[], datetime]
-    ) -> str | None:
-        """Delete a thread, and what the log of its resource has of it.
-
-        Args:
-            resource_id: Whose it is, where the archive does not know.
-
-        Returns:
-            The resource that it belonged to.
-
-        Raises:
-            ArchiveError: When the storage fails.
-        """
-        known = self.archive.thread(thread_id)
-        owner = known.resource_id if known is not None else resource_id
-        self.forget(thread_id)
-        for _ in range(MAX_DELETIONS):
-            if owner is not None:
-                leave_log(self.archive, owner, thread_id, clock())
-            self.archive.delete_thread(thread_id)
-            # What was at work on it may have come to the log meanwhile.
-            if owner is None or not self._tells_of(owner, thread_id):
-                return owner
-        msg = (
-            f"the log of {owner!r} still mentions the thread {thread_id!r}, which was deleted, "
-            f"because the log keeps changing; delete it again"
-        )
-        raise ArchiveError(msg)
-
-    def _tells_of(self, resource_id: str, thread_id: str) -> bool:
-        """Return whether the newest generations of a log have something of a thread."""
-        logs = [entry["record"] for entry in self.archive.record_history(resource_id, limit=3)]
-        return any(without_thread(log, thread_id) != log for log in logs)
-
-
-def leave_log(archive: SQLAlchemyArchive, resource_id: str, thread_id: str, now: datetime) -> None:
-    """Take what is about a thread out of the log of a user."""
-    archive.rewrite_records(resource_id, lambda stored: without_thread(stored, thread_id), now)
 
 
 def find_archive() -> EffectFlow[SQLAlchemyArchive]:
@@ -658,11 +615,10 @@ class Archiving:
         archive = self._archive
         return (yield from call_storage(archive.branch, thread_id, keys, branch=branch))
 
-    def erase_thread(
-        self, thread_id: str, resource_id: str | None, clock: Callable[[], datetime]
-    ) -> str | None:
-        """Delete a thread from the archive."""
-        return self._writer.delete_thread(thread_id, resource_id, clock)
+    def erase_thread(self, thread_id: str, resource_id: str | None) -> str | None:
+        """Delete a thread from the archive, and return whose it was."""
+        self._writer.forget(thread_id)
+        return self._archive.delete_thread(thread_id, resource_id)
 
     def erase_resource(self, resource_id: str) -> None:
         """Delete a resource from the archive, with all of its threads."""

@@ -191,24 +191,29 @@ def one_writer_replaces_a_record(archive: Any, name: str) -> None:
     expect(archive.load_record(name), (record, 5), "the record after a refusal")
 
 
-def a_rewrite_changes_all_generations(archive: Any, name: str) -> None:
-    """A rewrite reaches record and history, and outdates commits on their way."""
+def a_deleted_thread_leaves_all_generations(archive: Any, name: str) -> None:
+    """A deletion reaches the user's log and its history, and outdates commits on their way."""
+    gone, stays = f"{name} 1", f"{name} 2"
+    archive.append(gone, name, make_entries("a"), after=None, now=at(0))
 
-    def empty_log(record: dict[str, Any]) -> dict[str, Any]:
-        return {**record, "log": []}
+    def make_log(generation: int, *threads: str) -> dict[str, Any]:
+        log = [{"thread_id": thread, "text": thread} for thread in threads]
+        of = {thread: ["one"] for thread in threads}
+        return {"version": 1, "generation": generation, "log": log, "of": of}
 
-    archive.rewrite_records(name, empty_log, at(0))
-    expect(archive.load_record(name), (None, 0), "a rewrite of nothing")
     for expected, generation in ((0, 0), (1, 0), (2, 1)):
-        record = {"generation": generation, "log": [{"text": "x"}]}
-        archive.commit_record(name, record, expected=expected, now=at(expected))
-    archive.rewrite_records(name, empty_log, at(9))
-    expect(archive.load_record(name), ({"generation": 1, "log": []}, 4), "the record")
+        log = make_log(generation, gone, stays)
+        archive.commit_record(name, log, expected=expected, now=at(expected))
+    expect(archive.delete_thread(gone), name, "the owner of what was deleted")
+    expect(archive.load_record(name), (make_log(1, stays), 4), "the record")
     kept = [entry["record"] for entry in archive.record_history(name)]
-    wanted = [{"generation": 1, "log": []}, {"generation": 0, "log": []}]
-    expect(kept, wanted, "the history")
-    stale = archive.commit_record(name, {"generation": 2}, expected=3, now=at(10))
-    expect_not(stale, "a commit of what was computed before the rewrite")
+    expect(kept, [make_log(1, stays), make_log(0, stays)], "the history")
+    stale = archive.commit_record(name, make_log(2, gone), expected=3, now=at(10))
+    expect_not(stale, "a commit of what was computed before the deletion")
+    archive.append(gone, f"{name} s", make_entries("a"), after=None, now=at(0))
+    archive.delete_thread(gone)
+    stale = archive.commit_record(f"{name} s", make_log(0, gone), expected=0, now=at(10))
+    expect_not(stale, "a first commit of what was computed before the deletion")
 
 
 # --- Jobs ----------------------------------------------------------------------------------------
@@ -322,7 +327,7 @@ def deleting_a_thread_leaves_nothing_of_it(archive: Any, name: str) -> None:
     expect(len(archive.groups(resource_id=r)), 1, "its groups")
     expect(archive.job(f"{name} 2 j").state, "running", "its job")
     record, revision = archive.load_record(r)
-    expect(record, {"generation": 0}, "the resource's record")
+    expect(record["generation"], 0, "the resource's record")
     stale = archive.commit_record(r, {"generation": 0}, expected=1, now=at(0))
     expect_not(stale, "a commit by who has not heard of it")
     expect(archive.record_revision(r), revision, "the record's revision")
@@ -418,7 +423,7 @@ def what_was_deleted_stays_known_by_its_id(archive: Any, name: str) -> None:
 WORK_CHECKS = (
     groups_only_grow,
     one_writer_replaces_a_record,
-    a_rewrite_changes_all_generations,
+    a_deleted_thread_leaves_all_generations,
     one_owner_holds_a_job,
     an_abandoned_job_is_taken_over,
     jobs_are_given_back_and_forgotten,
