@@ -348,23 +348,26 @@ def choose_parts(
 ) -> Parts:
     """Return the parts of memory that the options switch on."""
     archive = _open_archive(options)
+    archiving = Archiving(archive) if archive is not None else None
     working, makes_titles = options.working_memory, options.thread_title is not False
     wanted = read_wanted(observation.extract)
-    retrieval = _read_retrieval(options)
-    inject = retrieval.inject if retrieval is not None else False
-    meaning = Meaning() if retrieval is not None and retrieval.vector else None
-    recall = Recall(retrieval, meaning) if retrieval is not None else None
+    retrieval, meaning, recall, inject = _read_retrieval(options), None, None, None
+    if retrieval is not None:
+        meaning = Meaning(archive) if retrieval.vector else None
+        recall = Recall(retrieval, meaning)
+        if retrieval.inject is not False:
+            inject = Injecting(InjectConfig.read(retrieval.inject), recall)
     return Parts(
         titles=Titles(TitleConfig.read(options.thread_title) if makes_titles else None),
-        archive=Archiving(archive) if archive is not None else None,
-        evict=Evicting() if options.evict else None,
-        sharing=Sharing() if options.scope == "resource" else None,
+        archive=archiving,
+        evict=Evicting(archiving) if archiving and options.evict else None,
+        sharing=Sharing(archiving) if archiving and options.scope == "resource" else None,
         meaning=meaning,
         recall=recall,
         working=KnownOfUser(working) if working is not None else None,
         extract=Extract(wanted) if wanted else None,
         previews=Previews(PreviewRule.choose(counter.count_text, reads_on=recall is not None)),
-        inject=None if inject is False else Injecting(InjectConfig.read(inject)),
+        inject=inject,
     )
 
 

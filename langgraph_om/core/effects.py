@@ -115,22 +115,6 @@ class CallWithConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class FindPart:
-    """What the memory has of a kind, such as its archive. The reply is that object."""
-
-    kind: type
-
-
-def find_part(kind: type[ResultT]) -> EffectFlow[ResultT]:
-    """Return what the memory that a flow runs for has of this kind; its methods are called by name.
-
-    What waits is called by `call_storage`.
-    """
-    part: ResultT = yield FindPart(kind)
-    return part
-
-
-@dataclass(frozen=True, slots=True)
 class Storage:
     """A call of a method that waits for a storage. The reply is a `CallReply`."""
 
@@ -307,7 +291,6 @@ Effect = (
     | ReadTally
     | CallHook
     | CallWithConfig
-    | FindPart
     | Storage
     | PeekJobs
     | WaitForJob

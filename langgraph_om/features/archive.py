@@ -20,7 +20,7 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from langchain_core.messages import BaseMessage
 
@@ -38,7 +38,7 @@ from langgraph_om.core.content.message_keys import (
     nest_thread_id,
 )
 from langgraph_om.core.content.parts import is_visible
-from langgraph_om.core.effects import EffectFlow, Warn, call_storage, find_part
+from langgraph_om.core.effects import EffectFlow, Warn, call_storage
 from langgraph_om.core.record.fold import fold
 from langgraph_om.core.record.record import (
     CURSOR_TAIL,
@@ -63,12 +63,6 @@ else:
     ArchiveValue = Any
 
 
-# --- What a process remembers --------------------------------------------------------------------
-
-MAX_THREADS: Final = 10_000
-"""Of how many threads a process remembers which log the archive was told; others are told anew."""
-
-
 class ToldLog(NamedTuple):
     """What an archive was told of a thread's log."""
 
@@ -83,95 +77,9 @@ def read_log(record: MemoryRecord) -> ToldLog:
     return ToldLog([group["id"] for group in record["log"]], find_newest_observed(record))
 
 
-@dataclass(eq=False)
-class ArchiveWriter:
-    """What a process remembers of writing one memory's threads into its archive."""
-
-    archive: SQLAlchemyArchive
-    store_uses: frozenset[StoreUse] = frozenset()
-    """For what the memory uses the graph's store; noted in the archive with the first messages."""
-    _has_noted_uses: bool = field(default=False, repr=False)
-    logs: OrderedDict[str, ToldLog] = field(default_factory=OrderedDict, repr=False)
-    """By thread, what the archive was told of its log."""
-    behind: set[str] = field(default_factory=set, repr=False)
-    """The threads of which it did not take the newest messages."""
-    lost: set[str] = field(default_factory=set, repr=False)
-    """The resources and threads of which the archive lacked something."""
-    is_away: bool = field(default=False, repr=False)
-    """Whether the archive failed and has not answered since."""
-
-    def append(
-        self, thread_id: str, resource_id: str | None, entries: Keyed, **options: Any
-    ) -> str | None:
-        """Append messages to a thread, as the archive's `append` does."""
-        if not self._has_noted_uses:
-            for use in self.store_uses:
-                self.archive.note_store(use)
-            self._has_noted_uses = True
-        rows = [(key, message, is_visible(message)) for key, message in entries]
-        options["parent"] = find_parent_thread(thread_id)
-        name = self.archive.append(thread_id, resource_id, rows, **options)
-        self.is_away = False
-        return name
-
-    def add_groups(
-        self,
-        record: MemoryRecord,
-        groups: Sequence[Group],
-        log: ToldLog,
-        now: datetime,
-    ) -> None:
-        """Archive groups of a record, and remember what the archive was told of its log."""
-        thread_id = record["thread_id"]
-        self.archive.add_groups(
-            thread_id,
-            record["resource_id"],
-            groups,
-            now,
-            log.ids,
-            observed=log.observed,
-            deletion=record.get("deletion", 0),
-        )
-        # Without a lock, which a forked process would have to make anew.
-        self.logs[thread_id] = log
-        with suppress(KeyError):  # another run of many may have pushed it out
-            self.logs.move_to_end(thread_id)
-        while len(self.logs) > MAX_THREADS:
-            self.logs.popitem(last=False)
-
-    def forget(self, thread_id: str | None = None) -> None:
-        """Forget which log the archive was told of a thread, or of all, after it was deleted."""
-        for key in [*self.logs]:
-            if thread_id is None or belongs_to(key, thread_id):
-                self.logs.pop(key, None)
-
-
-def find_archive() -> EffectFlow[SQLAlchemyArchive]:
-    """Return the archive of the memory that a flow runs for."""
-    from langgraph_om.archive import SQLAlchemyArchive  # noqa: PLC0415 it imports SQLAlchemy
-
-    return (yield from find_part(SQLAlchemyArchive))
-
-
-def warn_of_outage(text: str, arguments: Sequence[Any]) -> EffectFlow[None]:
-    """Log that the archive failed, with its place, unless that was said since it last answered."""
-    writer = yield from find_part(ArchiveWriter)
-    if not writer.is_away:
-        place, writer.is_away = writer.archive.place, True
-        yield Warn(f"{text} (at %s; logged once until it responds)", (*arguments, place))
-
-
-def warn_of_loss(record: MemoryRecord) -> EffectFlow[None]:
-    """Warn, once in a process for each resource, that the archive lacks what it had."""
-    name = record["resource_id"] or record["thread_id"]
-    writer = yield from find_part(ArchiveWriter)
-    if name not in writer.lost:
-        writer.lost.add(name)
-        yield Warn(
-            "thread %r: the archive lacks what it had, and nothing was deleted: it was emptied, "
-            "restored or swapped; the thread brings what it has",
-            (record["thread_id"],),
-        )
+def find_archive(settings: Settings) -> SQLAlchemyArchive:
+    """Return the archive of a memory that has one."""
+    return cast("SQLAlchemyArchive", settings.parts.storage)
 
 
 # --- The archive as one step calls it ------------------------------------------------------------
@@ -181,6 +89,7 @@ def warn_of_loss(record: MemoryRecord) -> EffectFlow[None]:
 class StepArchive:
     """The archive as one step calls it for its thread."""
 
+    archiving: Archiving
     settings: Settings
     record: MemoryRecord
     """What memory knows of the thread; its deletions, as far as it knows, refuse who missed one."""
@@ -209,9 +118,8 @@ class StepArchive:
             for key, message in entries
             if (time := settings.time_of(key, message, record["stamps"])) is not None
         }
-        writer = yield from find_part(ArchiveWriter)
         self.branch = yield from call_storage(
-            writer.append,
+            self.archiving.append,
             record["thread_id"],
             record["resource_id"],
             entries,
@@ -233,14 +141,13 @@ class StepArchive:
             ArchiveError: When the storage fails.
         """
         record = self.record
-        writer = yield from find_part(ArchiveWriter)
         log = read_log(record)
-        told = writer.logs.get(record["thread_id"])
+        told = self.archiving.logs.get(record["thread_id"])
         if log == told or not (log.ids or told or record.get("archived") is not None):
             return
         known = told.ids if told is not None else ()
         new = [group for group in record["log"] if group["id"] not in known]
-        yield from call_storage(writer.add_groups, record, new, log, self.now)
+        yield from call_storage(self.archiving.add_groups, record, new, log, self.now)
 
     def append_all(self, messages: Sequence[BaseMessage]) -> EffectFlow[Keyed]:
         """Archive the whole conversation as it is, and return it."""
@@ -255,8 +162,8 @@ class StepArchive:
         """Return which of these messages it has."""
         if not keys:
             return set()
-        archive = yield from find_archive()
-        return (yield from call_storage(archive.contains, self.record["thread_id"], keys))
+        contains = self.archiving.storage.contains
+        return (yield from call_storage(contains, self.record["thread_id"], keys))
 
     def note_branch(self, last: str | None) -> list[Event]:
         """Say up to where it has the conversation, and by which name, where that is news."""
@@ -268,10 +175,9 @@ class StepArchive:
 
     def note_failure(self, error: ArchiveError) -> EffectFlow[None]:
         """Remember that it did not take what is new or edited."""
-        writer = yield from find_part(ArchiveWriter)
-        writer.behind.add(self.record["thread_id"])
+        self.archiving.behind.add(self.record["thread_id"])
         text = "thread %r: the archive failed; the next step tries again: %s"
-        yield from warn_of_outage(text, (self.record["thread_id"], error))
+        yield from self.archiving.warn_of_outage(text, (self.record["thread_id"], error))
 
 
 # --- A step --------------------------------------------------------------------------------------
@@ -322,9 +228,8 @@ def _write_until_settled(
     is_whole: bool,
     is_under_way: bool,
 ) -> EffectFlow[list[Event] | None]:
-    writer = yield from find_part(ArchiveWriter)
     thread_id, noted = archive.record["thread_id"], list[Event]()
-    is_whole = is_whole or thread_id in writer.behind
+    is_whole = is_whole or thread_id in archive.archiving.behind
     has_to_settle = archive.record.get("deletion", 0) is None
     for _ in range(MAX_TRIES):
         if has_to_settle:
@@ -336,9 +241,9 @@ def _write_until_settled(
             noted += yield from _write(archive, messages, changed, is_whole=is_whole)
         except ArchiveLacksError:  # the thread was deleted, or the archive was swapped
             has_to_settle = True
-            writer.forget(thread_id)
+            archive.archiving.forget(thread_id)
         else:
-            writer.behind.discard(thread_id)
+            archive.archiving.behind.discard(thread_id)
             return noted
     msg = f"the thread {thread_id!r} keeps being deleted"
     raise ArchiveError(msg)
@@ -387,14 +292,17 @@ def complete_thread(archive: StepArchive, messages: Sequence[BaseMessage]) -> Ef
 
 
 def look_for_deletion(
-    record: MemoryRecord, messages: Sequence[BaseMessage] = (), changed: Collection[str] = ()
+    archive: SQLAlchemyArchive,
+    record: MemoryRecord,
+    messages: Sequence[BaseMessage] = (),
+    changed: Collection[str] = (),
 ) -> EffectFlow[list[Event]]:
     """Return what to note of deletions since the record last looked; nothing where there is none.
 
     Raises:
         ArchiveError: When the storage fails.
     """
-    archive, thread_id = (yield from find_archive()), record["thread_id"]
+    thread_id = record["thread_id"]
     found = yield from call_storage(archive.deletions, record["resource_id"], [thread_id])
     prunings = found.get((PRUNED, thread_id), 0)
     number, is_pruned = sum_deletions(found), prunings != record.get("prunings", 0)
@@ -414,14 +322,13 @@ def look_for_deletion(
         "floor": floor,
         "of_resource": is_all,
         "prunings": prunings,
-        "gone": (yield from _find_pruned_groups(record)) if is_pruned else [],
+        "gone": (yield from _find_pruned_groups(archive, record)) if is_pruned else [],
     }
     return [deletion]
 
 
-def _find_pruned_groups(record: MemoryRecord) -> EffectFlow[list[str]]:
+def _find_pruned_groups(archive: SQLAlchemyArchive, record: MemoryRecord) -> EffectFlow[list[str]]:
     """Return the observations of the thread whose messages are all pruned, unless they are kept."""
-    archive = yield from find_archive()
     ends = {group["id"]: end for group in record["log"] if (end := find_end(group)) is not None}
     pruned = yield from call_storage(archive.pruned, record["thread_id"], [*ends.values()])
     return [group_id for group_id, end in ends.items() if end in pruned]
@@ -439,9 +346,9 @@ def _settle_deletion(
     record = archive.record
     had = {key for key in (record.get("archived"), record.get("evicted")) if key is not None}
     is_there = had <= (yield from archive.archived_keys([*had]))
-    found = yield from look_for_deletion(record, messages, changed)
+    found = yield from look_for_deletion(archive.archiving.storage, record, messages, changed)
     if not is_there and not is_survivor(found):
-        yield from warn_of_loss(record)
+        yield from archive.archiving.warn_of_loss(record)
     archive.record = fold(record, [found])
     archive.branch = archive.record.get("branch")
     return found, not is_there
@@ -510,24 +417,90 @@ def refuse_non_archives(value: object) -> object:
     return value
 
 
+MAX_THREADS: Final = 10_000
+"""Of how many threads a process remembers which log the archive was told; others are told anew."""
+
+
+@dataclass(eq=False)
 class Archiving:
-    """Archives messages and observations."""
+    """Archives messages and observations, and remembers what this process has written."""
 
-    def __init__(self, archive: SQLAlchemyArchive) -> None:
-        self._archive = archive
-        self._writer = ArchiveWriter(archive)
+    storage: SQLAlchemyArchive
+    """The archive."""
+    _store_uses: set[StoreUse] = field(init=False, default_factory=set)
+    """For what the memory uses the graph's store, until the archive has noted it."""
+    logs: OrderedDict[str, ToldLog] = field(init=False, default_factory=OrderedDict)
+    """By thread, what the archive was told of its log."""
+    behind: set[str] = field(init=False, default_factory=set)
+    """The threads of which it did not take the newest messages."""
+    _lost: set[str] = field(init=False, default_factory=set)
+    """The resources and threads of which the archive lacked something."""
+    _is_away: bool = field(init=False, default=False)
+    """Whether the archive failed and has not answered since."""
 
-    @property
-    def storage(self) -> SQLAlchemyArchive:
-        """The archive."""
-        return self._archive
-
-    def connect(self, runner: Any) -> Sequence[object]:
+    def connect(self, runner: Any) -> None:
         """Share the archive with the executor, so that all workers know of its jobs."""
-        self._writer.store_uses = runner.store_uses
+        self._store_uses = {*runner.store_uses}
         if isinstance(runner.buffering, BackgroundBuffering | ServerBuffering):
-            runner.buffering.share(self._archive, max(CLAIM_SECONDS, runner.job_seconds))
-        return [self._writer, self._archive]
+            runner.buffering.share(self.storage, max(CLAIM_SECONDS, runner.job_seconds))
+
+    def append(
+        self, thread_id: str, resource_id: str | None, entries: Keyed, **options: Any
+    ) -> str | None:
+        """Append messages to a thread, as the archive's `append` does."""
+        while self._store_uses:
+            self.storage.note_store(next(iter(self._store_uses)))
+            self._store_uses.pop()
+        rows = [(key, message, is_visible(message)) for key, message in entries]
+        options["parent"] = find_parent_thread(thread_id)
+        name = self.storage.append(thread_id, resource_id, rows, **options)
+        self._is_away = False
+        return name
+
+    def add_groups(
+        self, record: MemoryRecord, groups: Sequence[Group], log: ToldLog, now: datetime
+    ) -> None:
+        """Archive groups of a record, and remember what the archive was told of its log."""
+        thread_id = record["thread_id"]
+        self.storage.add_groups(
+            thread_id,
+            record["resource_id"],
+            groups,
+            now,
+            log.ids,
+            observed=log.observed,
+            deletion=record.get("deletion", 0),
+        )
+        # Without a lock, which a forked process would have to make anew.
+        self.logs[thread_id] = log
+        with suppress(KeyError):  # another run of many may have pushed it out
+            self.logs.move_to_end(thread_id)
+        while len(self.logs) > MAX_THREADS:
+            self.logs.popitem(last=False)
+
+    def forget(self, thread_id: str | None = None) -> None:
+        """Forget which log the archive was told of a thread, or of all, after it was deleted."""
+        for key in [*self.logs]:
+            if thread_id is None or belongs_to(key, thread_id):
+                self.logs.pop(key, None)
+
+    def warn_of_outage(self, text: str, arguments: Sequence[Any]) -> EffectFlow[None]:
+        """Log that the archive failed, and where it is, unless that was said since it answered."""
+        if not self._is_away:
+            self._is_away = True
+            place = self.storage.place
+            yield Warn(f"{text} (at %s; logged once until it responds)", (*arguments, place))
+
+    def warn_of_loss(self, record: MemoryRecord) -> EffectFlow[None]:
+        """Warn, once in a process for each resource, that the archive lacks what it had."""
+        name = record["resource_id"] or record["thread_id"]
+        if name not in self._lost:
+            self._lost.add(name)
+            yield Warn(
+                "thread %r: the archive lacks what it had, and nothing was deleted: it was "
+                "emptied, restored or swapped; the thread brings what it has",
+                (record["thread_id"],),
+            )
 
     def identify(self, who: Identity) -> Identity:
         """Tell a nested conversation from the one around it, which may have the thread's place."""
@@ -541,7 +514,8 @@ class Archiving:
         record, request = step.record, step.window.request
         if not record["thread_id"]:
             return None
-        archive, changed = StepArchive(step.settings, record, step.now), {*step.changed}
+        archive = StepArchive(self, step.settings, record, step.now)
+        changed = {*step.changed}
         changed.update(key for key, _ in step.edited)
         is_begun = request is not None and record["turn"]["request"] == request
         is_under_way = is_begun and not step.is_final
@@ -567,7 +541,7 @@ class Archiving:
         Nothing of it is observed, or was there before: a turn of many tools writes twice. What a
         nested graph did is lost from the state if it breaks off, so it writes in each step.
         """
-        record, told = step.record, self._writer.logs.get(step.record["thread_id"])
+        record, told = step.record, self.logs.get(step.record["thread_id"])
         is_nested = find_parent_thread(record["thread_id"]) is not None
         if step.overlooked or is_nested or read_log(record) != told:
             return False
@@ -577,7 +551,7 @@ class Archiving:
     def is_deleted(self, record: MemoryRecord) -> EffectFlow[bool]:
         """Return whether the thread was deleted since its last step; not if nobody can tell."""
         try:
-            return is_survivor((yield from look_for_deletion(record)))
+            return is_survivor((yield from look_for_deletion(self.storage, record)))
         except ArchiveError:
             return False
 
@@ -589,7 +563,7 @@ class Archiving:
         if record["thread_id"] != who.thread_id:
             record = {**blank_record(), "stamps": record["stamps"]}
         record = {**record, "thread_id": who.thread_id, "resource_id": who.resource_id}
-        archive = StepArchive(step.settings, record, step.now)
+        archive = StepArchive(self, step.settings, record, step.now)
         yield from complete_thread(archive, step.messages)
         if archive.branch is not None:
             step.record = {**step.record, "branch": archive.branch}
@@ -611,16 +585,15 @@ class Archiving:
         self, record: MemoryRecord, thread_id: str, keys: Sequence[str]
     ) -> EffectFlow[Sequence[BaseMessage]]:
         """Read messages of a thread by their keys."""
-        branch = record.get("branch")
-        archive = self._archive
-        return (yield from call_storage(archive.branch, thread_id, keys, branch=branch))
+        branch, read = record.get("branch"), self.storage.branch
+        return (yield from call_storage(read, thread_id, keys, branch=branch))
 
     def erase_thread(self, thread_id: str, resource_id: str | None) -> str | None:
         """Delete a thread from the archive, and return whose it was."""
-        self._writer.forget(thread_id)
-        return self._archive.delete_thread(thread_id, resource_id)
+        self.forget(thread_id)
+        return self.storage.delete_thread(thread_id, resource_id)
 
     def erase_resource(self, resource_id: str) -> None:
         """Delete a resource from the archive, with all of its threads."""
-        self._archive.delete_resource(resource_id)
-        self._writer.forget()
+        self.storage.delete_resource(resource_id)
+        self.forget()

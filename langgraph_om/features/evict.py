@@ -11,6 +11,7 @@ record names for marks of how far things are. What has other words now stays, as
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import takewhile
 
 from langchain_core.messages import BaseMessage
@@ -30,16 +31,18 @@ from langgraph_om.core.step import Step
 from langgraph_om.core.wire import Event, Evicted, MemoryRecord
 from langgraph_om.errors import ArchiveError
 from langgraph_om.features.archive import (
+    Archiving,
     StepArchive,
-    find_archive,
     is_survivor,
     look_for_deletion,
-    warn_of_loss,
 )
 
 
+@dataclass(frozen=True)
 class Evicting:
     """Removes observed messages that the archive has."""
+
+    archiving: Archiving
 
     def take_out_resent(self, step: Step) -> EffectFlow[None]:
         """Take out what was removed before and has come back with a request.
@@ -53,7 +56,7 @@ class Evicting:
         arrived = find_arrived(record, step.messages)
         if not arrived:
             return
-        archive = StepArchive(step.settings, record, step.now)
+        archive = StepArchive(self.archiving, step.settings, record, step.now)
         try:
             resent = yield from find_resent(archive, arrived)
         except ArchiveError as error:
@@ -135,7 +138,7 @@ def _read_back(
     """Read so many messages of the branch up to one; none where that is not on it any more."""
     if last is None:
         return []
-    kept, thread_id = (yield from find_archive()), archive.record["thread_id"]
+    kept, thread_id = archive.archiving.storage, archive.record["thread_id"]
     place = yield from call_storage(kept.find, last, thread_id=thread_id, branch=archive.branch)
     if place is None or not place.is_current:
         return []
@@ -182,9 +185,9 @@ def find_removable(
         return []
     kept = yield from archive.archived_keys(keys)
     if len(kept) < len(keys):
-        if is_survivor((yield from look_for_deletion(archive.record))):
+        if is_survivor((yield from look_for_deletion(archive.archiving.storage, archive.record))):
             return []  # what it had then stays, and the next look notes it
-        yield from warn_of_loss(archive.record)
+        yield from archive.archiving.warn_of_loss(archive.record)
         yield from archive.append_all(messages)
         kept = yield from archive.archived_keys(keys)
     ids = list(takewhile(kept.__contains__, keys))

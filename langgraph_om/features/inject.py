@@ -19,11 +19,11 @@ from langchain_core.messages import BaseMessage
 
 from langgraph_om.archive import ArchivedHit, ArchivedMessage
 from langgraph_om.core.config.options import InjectConfig
-from langgraph_om.core.config.settings import Identity, Parts, Settings
+from langgraph_om.core.config.settings import Identity, Settings
 from langgraph_om.core.content.message_keys import content_digest, key_of
 from langgraph_om.core.content.parts import role_of
 from langgraph_om.core.content.text import as_label, escape, escape_attribute, sanitize, show_key
-from langgraph_om.core.effects import CallReply, EffectFlow, Storage, Warn, find_part
+from langgraph_om.core.effects import CallReply, EffectFlow, Storage, Warn
 from langgraph_om.core.events import iso
 from langgraph_om.core.observe.transcript import format_weekday, to_local
 from langgraph_om.core.prompts import fill
@@ -31,7 +31,6 @@ from langgraph_om.core.record.window import Window
 from langgraph_om.core.search import cut_excerpt, query_words, read_text
 from langgraph_om.core.step import Step
 from langgraph_om.core.wire import MemoryRecord, Recalled
-from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.recall import Recall
 from langgraph_om.reading import SearchRequest, Source, search
 from langgraph_om.runtime.tools import find_store
@@ -209,15 +208,8 @@ def _has_news(message: ArchivedMessage, excerpts: Mapping[str, str]) -> bool:
 class Injecting:
     """Shows the Actor earlier messages that may bear on what the user says."""
 
-    def __init__(self, config: InjectConfig) -> None:
-        self._config = config
-
-    def connect(self, parts: Parts) -> Finder:
-        """Return what searches where `recall` does."""
-        if parts.recall is None:
-            msg = "`inject` searches with `recall`, which is off"
-            raise ConfigurationError(msg)
-        return Finder(parts.recall, self._config)
+    def __init__(self, config: InjectConfig, recall: Recall) -> None:
+        self._finder = Finder(recall, config)
 
     def search(self, step: Step) -> EffectFlow[None]:
         """Search for the live request, unless that was done."""
@@ -230,7 +222,7 @@ class Injecting:
             return
         query = read_text(request)
         words = query_words(query)
-        found, error = (yield from _search(query, step)) if words else ([], None)
+        found, error = (yield from _search(self._finder, query, step)) if words else ([], None)
         text, shown = write_recalled(found, words, step.settings, record["thread_id"])
         recalled: Recalled = {
             "type": "recalled",
@@ -251,14 +243,15 @@ class Injecting:
         step.apply([recalled])
 
 
-def _search(query: str, step: Step) -> EffectFlow[tuple[list[EarlierMessage], Exception | None]]:
+def _search(
+    finder: Finder, query: str, step: Step
+) -> EffectFlow[tuple[list[EarlierMessage], Exception | None]]:
     """Search for earlier messages; a failure is warned of, and returned."""
     shown, request, record = step.view.shown, step.window.request, step.record
     # What the Actor is shown need not be found.
     hidden = {entry.key for entry in shown.entries} | {key_of(message) for message in shown.lead}
     hidden |= {request} if request is not None else set()
     asked = (query, step.identity, record, step.messages, hidden)
-    finder = yield from find_part(Finder)
     reply: CallReply = yield Storage(finder.find_earlier, asked)
     if reply.error is not None:
         said = "thread %r: nothing was recalled for the user's message; the search failed: %s: %s"

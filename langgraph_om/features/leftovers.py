@@ -55,7 +55,8 @@ from langgraph_om.core.record.record import find_newest_observed, log_tokens
 from langgraph_om.core.record.standing import STANDING, select_log, select_standing
 from langgraph_om.core.record.steering import build_end
 from langgraph_om.core.record.users_log import list_in_sight, without_leftover
-from langgraph_om.core.record.window import Entry, Window, digest_entries, find_safe_cuts
+from langgraph_om.core.record.window import Entry, digest_entries, find_safe_cuts
+from langgraph_om.core.step import Step
 from langgraph_om.core.wire import Excerpt, Found, Group, Leftover, MemoryRecord, TakenOver
 from langgraph_om.errors import ObserverError
 from langgraph_om.features.archive import find_archive
@@ -123,7 +124,7 @@ def read_leftovers(settings: Settings, record: MemoryRecord) -> EffectFlow[Lefto
     Raises:
         ArchiveError: When the storage fails.
     """
-    archive = yield from find_archive()
+    archive = find_archive(settings)
     listed = yield from call_storage(
         archive.unobserved, str(record["resource_id"]), limit=MOST_NEAR + MOST_BEHIND + 1
     )
@@ -140,8 +141,7 @@ def _read_threads(
     spans = [
         (each.thread.id, each.start, min(each.stop, each.start + MAX_MESSAGES)) for each in threads
     ]
-    archive = yield from find_archive()
-    read = yield from call_storage(archive.spans, spans)
+    read = yield from call_storage(find_archive(settings).spans, spans)
     return [_read_thread(settings, each, read.get(each.thread.id, [])) for each in threads]
 
 
@@ -280,7 +280,7 @@ def observe_others(info: CycleInfo, resource_id: str) -> EffectFlow[Observed]:
     batches = _split_batches(due, settings.observation.max_tokens_per_batch)
     if not batches:
         return Observed([], {}, 0, None)
-    archive = yield from find_archive()
+    archive = find_archive(settings)
     ids = [thread.id for batch in batches for thread in batch]
     deletions = yield from call_storage(archive.deletions, resource_id, ids)
     present = yield from call_storage(archive.log_ids, resource_id)
@@ -447,7 +447,7 @@ def _build_section(
 
 
 def find_observed_elsewhere(
-    record: MemoryRecord, window: Window, present: Mapping[str, Sequence[str]], now: datetime
+    step: Step, present: Mapping[str, Sequence[str]]
 ) -> EffectFlow[TakenOver | None]:
     """Return what others observed of a thread, where its window begins with these messages.
 
@@ -457,12 +457,13 @@ def find_observed_elsewhere(
     Raises:
         ArchiveError: When the storage fails.
     """
+    record, window = step.record, step.window
     known = {group["id"] for group in record["log"]}
     new = [key for key in present.get(record["thread_id"], ()) if key not in known]
     if not new or window.strays.messages:
         return None
-    archive = yield from find_archive()
-    read = yield from call_storage(archive.read_groups, str(record["resource_id"]), new)
+    read_groups = find_archive(step.settings).read_groups
+    read = yield from call_storage(read_groups, str(record["resource_id"]), new)
     written = cast("list[Group]", read.get(record["thread_id"], []))
     told = [(group["leftover"], group) for group in reversed(written) if "leftover" in group]
     groups, stop, taken = list[Group](), 0, list[Leftover]()
@@ -479,7 +480,7 @@ def find_observed_elsewhere(
     return {
         "type": "taken-over",
         "cycle_id": derive_id("take-over", record["id"], *(group["id"] for group in groups)),
-        "at": iso(now),
+        "at": iso(step.now),
         "after": find_newest_observed(record),
         "cursor": window.cursor_after(stop),
         "groups": groups,

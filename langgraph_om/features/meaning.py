@@ -237,10 +237,6 @@ class Meaning:
         self.begin_anew()
         begin_anew_after_fork(self)
 
-    def connect(self, archive: SQLAlchemyArchive | None) -> None:
-        """Have the archive tell which threads are deleted."""
-        self._archive = archive
-
     def begin_anew(self) -> None:
         """Begin without tasks; in a forked process the stores say what they have already."""
         self._lock = threading.Condition()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -38,7 +39,6 @@ from langgraph_om.core.effects import (
     Storage,
     Tally,
     call_storage,
-    find_part,
 )
 from langgraph_om.core.events import iso
 from langgraph_om.core.items import is_protected
@@ -65,7 +65,7 @@ from langgraph_om.core.wire import (
     UserLog,
 )
 from langgraph_om.errors import ArchiveError, ConfigurationError, ItemError, ObserverError
-from langgraph_om.features.archive import ArchiveWriter, find_archive, warn_of_outage
+from langgraph_om.features.archive import Archiving, find_archive
 from langgraph_om.features.leftovers import (
     Leftovers,
     build_excerpts,
@@ -88,8 +88,11 @@ _MAX_TRIES = 20
 _MAX_GENERATIONS = 1000
 
 
+@dataclass(frozen=True)
 class Sharing:
     """Has the threads of a user know of each other."""
+
+    archiving: Archiving
 
     def check(self, identity: Identity) -> None:
         """Check that the run says whose thread it is.
@@ -111,8 +114,7 @@ class Sharing:
         if step.is_final or not step.identity.thread_id or not is_new:
             return
         try:
-            archive = yield from find_archive()
-            resource_id = str(record["resource_id"])
+            archive, resource_id = self.archiving.storage, str(record["resource_id"])
             known = yield from call_storage(read_known, archive, resource_id)
             if known.present and not known.is_begun:  # says that these share what they know
                 yield from call_storage(
@@ -122,19 +124,18 @@ class Sharing:
                     expected=known.revision,
                     now=step.now,
                 )
-            event = yield from find_observed_elsewhere(record, step.window, known.present, step.now)
+            event = yield from find_observed_elsewhere(step, known.present)
             if event is not None:
                 step.apply([event])
                 step.open()
             _do_acts(step, known.log)
             own = {group["id"] for group in step.record["log"]}
             if own != {*known.present.get(record["thread_id"], ())}:  # such as of another branch
-                writer = yield from find_part(ArchiveWriter)
-                writer.forget(record["thread_id"])
+                self.archiving.forget(record["thread_id"])
             leftovers = yield from read_leftovers(step.settings, record)
         except ArchiveError as error:
             text = "thread %r: the user's other threads cannot be read; it goes on alone: %s"
-            yield from warn_of_outage(text, (record["thread_id"], error))
+            yield from self.archiving.warn_of_outage(text, (record["thread_id"], error))
             return
         others = _describe_others(step, known, leftovers)
         if others["others"] != record.get("others"):
@@ -332,7 +333,7 @@ def _choose_nothing(_: str) -> str:
 
 
 def _work(info: CycleInfo) -> EffectFlow[CycleEnded]:
-    archive = yield from find_archive()
+    archive = find_archive(info.settings)
     resource_id, thread_id = str(info.record["resource_id"]), info.record["thread_id"]
     claim, owner = derive_id("others", resource_id), f"{info.record['id']} {info.cycle_id}"
     try:
@@ -391,7 +392,7 @@ def _condense_known(info: CycleInfo, resource_id: str) -> EffectFlow[Sequence[Gr
         ArchiveError: When the storage fails.
         ObserverError: When the Reflector does not answer.
     """
-    archive = yield from find_archive()
+    archive = find_archive(info.settings)
     settings, part, now = info.settings, _find_part(info.settings), info.started
     known = yield from call_storage(read_known, archive, resource_id)
     if not _is_condensing_due(settings, known) or not known.is_begun:

@@ -162,7 +162,7 @@ class Titles:
         if archiving is None or not is_back:
             return
         if archiving.kept_until(record) != archiving.kept_until(step.former):
-            yield from _archive(record["thread_id"], None, step.now)
+            yield from _archive(step.settings, record["thread_id"], None, step.now)
 
     def announce(self, info: CycleInfo, at: datetime, hints: Hints) -> list[Event]:
         """Return the event that shows a title that an observation suggests; a person's stays."""
@@ -237,7 +237,7 @@ def _ask(info: CycleInfo, exchange: Sequence[Entry], told: Any) -> EffectFlow[Ti
         found["error"] = error
         yield Warn("thread %r: no title was made: %s", (thread_id, error))
     if title is not None and info.settings.parts.storage is not None and thread_id:
-        yield from _archive(thread_id, title, tally.at or info.started)
+        yield from _archive(info.settings, thread_id, title, tally.at or info.started)
     return found
 
 
@@ -288,10 +288,11 @@ def parse_title(text: str) -> str | None:
 # --- What came of it -----------------------------------------------------------------------------
 
 
-def _archive(thread_id: str, title: str | None, now: datetime) -> EffectFlow[None]:
+def _archive(
+    settings: Settings, thread_id: str, title: str | None, now: datetime
+) -> EffectFlow[None]:
     """Let lists show a title at once, or no more; where that fails, the next step brings it."""
-    archive = yield from find_archive()
-    reply: CallReply = yield Storage(archive.set_title, (thread_id, title, now))
+    reply: CallReply = yield Storage(find_archive(settings).set_title, (thread_id, title, now))
     if reply.error is not None and not isinstance(reply.error, ConfigurationError):
         yield Warn("thread %r: its title is not archived yet: %s", (thread_id, reply.error))
 

@@ -34,7 +34,6 @@ from langgraph_om.core.effects import (
     CallReply,
     CallWithConfig,
     EffectFlow,
-    FindPart,
     LateError,
     Pause,
     PeekJobs,
@@ -79,8 +78,6 @@ class RunContext:
     calls: Calls
     hooks: Hooks
     jobs: Executor
-    storage: Sequence[object] = ()
-    """The object with the methods that flows call."""
     streams: bool = False
     """Whether events go to the run's custom stream; outside a graph `step` returns them instead."""
 
@@ -178,8 +175,6 @@ def _reply_to(effect: Any, cycle: _Cycle) -> Requests[Any]:  # noqa: C901, PLR09
         case CallWithConfig(name, function):
             call = partial(function, ensure_config(context.calls.config))
             return (yield from _call_hook(name, call, cycle.seconds_left()))
-        case FindPart(kind):
-            return next(part for part in context.storage if isinstance(part, kind))
         case Storage(method, arguments, options):
             began = time.monotonic()
             done: CallReply = yield Call(partial(method, *arguments, **options), "om_archive")

@@ -117,32 +117,18 @@ class StepRunner:
     _unshown: int = field(init=False, default=0)
     """How many answers came while nobody asked for the Actor's input; no count once somebody has.
     """
-    _storage: list[object] = field(init=False, default_factory=list)
-    """What flows call."""
 
     def __post_init__(self) -> None:
-        self.store_uses = list_store_uses(self.settings.parts)
-        self._storage = self._connect(self.settings.parts)
+        parts = self.settings.parts
+        self.store_uses = list_store_uses(parts)
+        for part in (parts.archive, parts.recall, parts.working):
+            if part is not None:
+                part.connect(self)
 
     @property
     def settings(self) -> Settings:
         """The settings, with limits that fit the Actor's models."""
         return self.actor.settings
-
-    def _connect(self, parts: Parts) -> list[object]:
-        """Tell the parts what the memory runs with; return what flows call as storage."""
-        storage: list[object] = []
-        if parts.archive is not None:
-            storage += parts.archive.connect(self)
-        if parts.meaning is not None:
-            parts.meaning.connect(parts.storage)
-        if parts.recall is not None:
-            parts.recall.connect(self)
-        if parts.working is not None:
-            parts.working.connect(self)
-        if parts.inject is not None:
-            storage.append(parts.inject.connect(parts))
-        return storage
 
     def __reduce__(self) -> Any:
         """Refuse to be copied to another process."""
@@ -212,7 +198,7 @@ class StepRunner:
         """
         model, counter = self.actor.find(actor), self.settings.counter
         calls = Calls(self.models, self.clock, self.deadline, counter, config, model)
-        return RunContext(calls, self.hooks, self.buffering, tuple(self._storage), streams)
+        return RunContext(calls, self.hooks, self.buffering, streams)
 
     # --- Flows -----------------------------------------------------------------------------------
 

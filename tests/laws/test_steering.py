@@ -19,18 +19,18 @@ from support.examples import examples
 from support.flows import NOW, conversation, setup, texts
 from support.groups import day_log, group
 from support.inside import (
+    NO_PARTS,
     AskModel,
     Keep,
     MemoryRecord,
     ObservationalMemory,
-    Parts,
-    Sharing,
     fold,
     is_standing,
     keep_protected,
     list_items,
     reflect_cycle,
 )
+from support.views import SHARED
 from support.words import Words
 
 PERSON = ObservationalMemory(ScriptedChatModel(), clock=Clock(), token_counter=Words())
@@ -127,8 +127,7 @@ def ranges(log: list[Group]) -> Counter[tuple[str, str]]:
 def test_no_reflection_changes_what_a_person_pinned_or_wrote(
     scope: Literal["thread", "resource"], data: st.DataObject
 ) -> None:
-    parts = Parts(sharing=Sharing() if scope == "resource" else None)
-    config = replace(setup(), parts=parts)
+    config = replace(setup(), parts=SHARED if scope == "resource" else NO_PARTS)
     record, window = conversation()
     log = data.draw(logs(threads="t" if scope == "thread" else "tu"))
     record = do(edited(record, {"log": log, "scope": scope, "thread_id": "t"}), data.draw(acts))

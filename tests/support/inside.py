@@ -159,6 +159,7 @@ from langgraph_om.core.wire import (
     MemoryRecord,
     UserLog,
 )
+from langgraph_om.features.archive import Archiving
 from langgraph_om.features.evict import Evicting
 from langgraph_om.features.leftovers import LEAST_BEHIND, MOST_NEAR, RECENT_PART
 from langgraph_om.features.meaning import Meaning

@@ -9,9 +9,21 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
+from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.core.actor import prompt
 from support.flows import setup
-from support.inside import NO_PARTS, MemoryRecord, Parts, Recall, RetrievalConfig, Window
+from support.inside import (
+    NO_PARTS,
+    Archiving,
+    MemoryRecord,
+    Parts,
+    Recall,
+    RetrievalConfig,
+    Sharing,
+    Window,
+)
+
+SHARED = Parts(sharing=Sharing(Archiving(SQLAlchemyArchive("sqlite:///:memory:"))))
 
 
 def assemble(

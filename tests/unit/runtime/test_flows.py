@@ -72,7 +72,7 @@ def test_the_storage_is_called_in_place_or_off_the_loop_and_without_a_limit(
         reply = yield question()
         return kept, failed, reply
 
-    given = context(scripted(observer="noted"), deadline=1.0, storage=(store,))
+    given = context(scripted(observer="noted"), deadline=1.0)
     run = asyncio.run(adrive(flow(), given)) if is_async else drive(flow(), given)
     kept, failed, reply = run.result
     assert (kept.value, kept.error, failed.value) == (7, None, None)

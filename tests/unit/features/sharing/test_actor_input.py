@@ -14,15 +14,11 @@ from support.inside import (
     CONTINUATION_ID,
     OTHERS_ID,
     MemoryRecord,
-    Parts,
-    Sharing,
     is_reminder,
     open_window,
 )
-from support.views import assemble
+from support.views import SHARED, assemble
 from support.words import Words
-
-SHARING = Parts(sharing=Sharing())
 
 
 def talk(count: int) -> list[BaseMessage]:
@@ -37,7 +33,7 @@ def remembering(cursor: Sequence[str], others: Any) -> MemoryRecord:
 
 
 def prompt(
-    record: MemoryRecord, messages: Sequence[BaseMessage], parts: Parts = SHARING
+    record: MemoryRecord, messages: Sequence[BaseMessage], parts: Any = SHARED
 ) -> list[BaseMessage]:
     window = open_window(record, messages, Words())
     return assemble(record, messages, window, today=date(2026, 3, 4), parts=parts)
