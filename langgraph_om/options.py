@@ -38,7 +38,7 @@ from langgraph_om.errors import ConfigurationError
 from langgraph_om.features.archive import ArchiveValue, Archiving, refuse_non_archives
 from langgraph_om.features.evict import Evicting
 from langgraph_om.features.extract import Extract, read_wanted
-from langgraph_om.features.inject import Injecting
+from langgraph_om.features.inject import Finder, Injecting
 from langgraph_om.features.meaning import Meaning
 from langgraph_om.features.previews import PreviewRule, Previews
 from langgraph_om.features.recall import Recall
@@ -356,7 +356,7 @@ def choose_parts(
         meaning = Meaning(archive) if retrieval.vector else None
         recall = Recall(retrieval, meaning)
         if retrieval.inject is not False:
-            inject = Injecting(InjectConfig.read(retrieval.inject), recall)
+            inject = Injecting(Finder(recall, InjectConfig.read(retrieval.inject)))
     return Parts(
         titles=Titles(TitleConfig.read(options.thread_title) if makes_titles else None),
         archive=archiving,

@@ -209,44 +209,29 @@ def write_new(
     Raises:
         ConfigurationError: When the thread belongs to another resource in the archive.
     """
-    try:
-        return (
-            yield from _write_until_settled(
-                archive, messages, changed, is_whole=is_whole, is_under_way=is_under_way
-            )
-        )
-    except ArchiveError as error:
-        yield from archive.note_failure(error)
-        return None
-
-
-def _write_until_settled(
-    archive: StepArchive,
-    messages: Sequence[BaseMessage],
-    changed: Collection[str],
-    *,
-    is_whole: bool,
-    is_under_way: bool,
-) -> EffectFlow[list[Event] | None]:
-    thread_id, noted = archive.record["thread_id"], list[Event]()
-    is_whole = is_whole or thread_id in archive.archiving.behind
+    archiving, thread_id, noted = archive.archiving, archive.record["thread_id"], list[Event]()
+    is_whole = is_whole or thread_id in archiving.behind
     has_to_settle = archive.record.get("deletion", 0) is None
-    for _ in range(MAX_TRIES):
-        if has_to_settle:
-            found, is_whole = yield from _settle_deletion(archive, messages, changed)
-            if is_under_way and is_survivor(found):
-                return None
-            noted += found
-        try:
-            noted += yield from _write(archive, messages, changed, is_whole=is_whole)
-        except ArchiveLacksError:  # the thread was deleted, or the archive was swapped
-            has_to_settle = True
-            archive.archiving.forget(thread_id)
-        else:
-            archive.archiving.behind.discard(thread_id)
-            return noted
-    msg = f"the thread {thread_id!r} keeps being deleted"
-    raise ArchiveError(msg)
+    failure = ArchiveError(f"the thread {thread_id!r} keeps being deleted")
+    try:
+        for _ in range(MAX_TRIES):
+            if has_to_settle:
+                found, is_whole = yield from _settle_deletion(archive, messages, changed)
+                if is_under_way and is_survivor(found):
+                    return None
+                noted += found
+            try:
+                noted += yield from _write(archive, messages, changed, is_whole=is_whole)
+            except ArchiveLacksError:  # the thread was deleted, or the archive was swapped
+                has_to_settle = True
+                archiving.forget(thread_id)
+            else:
+                archiving.behind.discard(thread_id)
+                return noted
+    except ArchiveError as error:
+        failure = error
+    yield from archive.note_failure(failure)
+    return None
 
 
 def _write(
@@ -279,13 +264,10 @@ def complete_thread(archive: StepArchive, messages: Sequence[BaseMessage]) -> Ef
     Raises:
         ArchiveError: When the storage fails.
     """
-    entries = drop_deleted(archive.record, keyed_conversation(messages))
-    keys, archived = [key for key, _ in entries], archive.record.get("archived")
-    known = yield from archive.archived_keys([archived] if archived in keys else keys)
-    last = max((at for at, key in enumerate(keys) if key in known), default=-1)
-    if new := entries[last + 1 :]:
+    after, new = find_unarchived(archive.record, messages)
+    if new:
         with suppress(ArchiveLacksError):
-            yield from archive.append(new, after=keys[last] if last >= 0 else None)
+            yield from archive.append(new, after=after, must_follow=True)
 
 
 # --- What a deletion changed ---------------------------------------------------------------------

@@ -205,11 +205,11 @@ def _has_news(message: ArchivedMessage, excerpts: Mapping[str, str]) -> bool:
     return bool(text) and head not in excerpts.get(message.thread_id, "")
 
 
+@dataclass(frozen=True)
 class Injecting:
     """Shows the Actor earlier messages that may bear on what the user says."""
 
-    def __init__(self, config: InjectConfig, recall: Recall) -> None:
-        self._finder = Finder(recall, config)
+    finder: Finder
 
     def search(self, step: Step) -> EffectFlow[None]:
         """Search for the live request, unless that was done."""
@@ -222,7 +222,7 @@ class Injecting:
             return
         query = read_text(request)
         words = query_words(query)
-        found, error = (yield from _search(self._finder, query, step)) if words else ([], None)
+        found, error = (yield from _search(self.finder, query, step)) if words else ([], None)
         text, shown = write_recalled(found, words, step.settings, record["thread_id"])
         recalled: Recalled = {
             "type": "recalled",

@@ -283,7 +283,8 @@ def test_nothing_is_found_for_a_message_that_somebody_else_said(
     injecting: tuple[StepRunner, frozenset[str]], text: str, thread: str
 ) -> None:
     runner, own = injecting
-    (finder,) = (each for each in runner.context().storage if hasattr(each, "find_earlier"))
+    assert runner.settings.parts.inject is not None
+    finder = runner.settings.parts.inject.finder
     if len(own) == 1 and thread in HIDDEN_NAMES:
         return  # within one thread, that one is searched, whoever owns it: see docs/security.md
     who = Identity(thread, HERS)
