@@ -14,10 +14,10 @@ from langgraph_om.core.config.settings import Identity
 from langgraph_om.core.content.message_keys import keyed_conversation
 from langgraph_om.core.effects import EffectFlow, Requests
 from langgraph_om.core.items import is_protected
-from langgraph_om.core.plan import PROCEED, Decision
+from langgraph_om.core.plan import PROCEED, Decision, plan_the_rest
 from langgraph_om.core.record.record import complete_record, forget_wait, log_tokens
 from langgraph_om.core.record.window import open_window
-from langgraph_om.core.step import Step
+from langgraph_om.core.step import Step, decide
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.acting import GraphThread, choose_node
@@ -101,11 +101,11 @@ class Adoption:
             )
             self._total = self._total or seen.window.tokens
             outcome.take_inspection(seen)
-            decision = self._decide(outcome, seen)
+            decision = self._decide(seen)
             if is_stuck or decision.kind in ("proceed", "abort", "buffer"):
                 return outcome
             before = outcome.record
-            events = yield self.runner.work(outcome.record, outcome.messages, decision, seen)
+            events = yield self.runner.work(seen, decision)
             outcome.fold(events)
             self._tell(events, outcome.record)
             forget_wait(outcome.record)  # no Actor waits
@@ -116,13 +116,14 @@ class Adoption:
             )
         return outcome
 
-    def _decide(self, outcome: Outcome, seen: Step) -> Decision:
+    def _decide(self, seen: Step) -> Decision:
         if self.reflection is not None:
-            has_work = not all(map(is_protected, outcome.record["log"]))
+            has_work = not all(map(is_protected, seen.record["log"]))
             wanted = Decision("reflect", "reflection", instruction=self.reflection)
             return wanted if has_work else PROCEED
-        decide = self.runner.decide_rest if self.everything else self.runner.decide
-        return decide(outcome.record, outcome.messages, seen)
+        if self.everything:
+            return plan_the_rest(seen.record, seen.window, seen.settings.thresholds)
+        return decide(seen)
 
     def _tell(self, events: Sequence[Event], record: MemoryRecord) -> None:
         """Report what was observed."""

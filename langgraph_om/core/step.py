@@ -72,7 +72,7 @@ class Step:
     is_again: bool = False
     """Whether a step of the same turn has counted these very messages."""
     before: Window | None = None
-    """The window of that step, where it has removed none of them."""
+    """The window of that step."""
     is_counted: bool = False
     """Whether another step has counted these messages, of which this is a look alone."""
     day: date | None = None
@@ -156,13 +156,7 @@ class Step:
     def take_out(self, keys: Collection[str]) -> None:
         """Go on without messages that leave the conversation."""
         self.removed += keys
-        self.messages = self.left
-
-    @property
-    def left(self) -> Sequence[BaseMessage]:
-        """The conversation without what leaves it."""
-        gone = set(self.removed)
-        return [each for each in self.messages if each.id not in gone] if gone else self.messages
+        self.messages = [each for each in self.messages if each.id not in keys]
 
     @property
     def changed(self) -> set[str]:
@@ -442,7 +436,7 @@ def inspect(  # noqa: C901, PLR0912 all that a step does, in order
     if parts.working is not None:
         yield from parts.working.refresh(step)
     if not step.is_final:
-        step.decision = _choose(step, must_proceed=must_proceed)
+        step.decision = decide(step, must_proceed=must_proceed)
         if goes_on(step.decision, buffering_waits=buffering_waits):
             yield from _prepare_actor(step, parts)
             yield from _state_step(step)
@@ -541,7 +535,7 @@ def count_and_collect(step: Step, jobs: Mapping[Operation, JobState] | None = No
         step.apply([*stale, *take_in_results(settings, record, window, jobs or {}, step.now)])
 
 
-def _choose(step: Step, *, must_proceed: bool) -> Decision:
+def decide(step: Step, *, must_proceed: bool = False) -> Decision:
     """Decide from what was gathered; with no room left for work, the Actor goes on."""
     if must_proceed:
         return ABORT if has_tripped(step.record, step.window) else PROCEED

@@ -62,14 +62,13 @@ class Evicting:
         except ArchiveError as error:
             yield from archive.note_failure(error)
             return
-        step.take_out(resent)
+        step.take_out({*resent})
         if resent:  # they are removed once more, which changes nothing of the record
             last = str(record.get("evicted"))
             step.apply([{"type": "evicted", "last": last, "ids": resent, "tokens": 0}])
 
     def evict(self, step: Step, archive: StepArchive) -> EffectFlow[None]:
         """Name what leaves the conversation with this step, in `step.removed`."""
-        cursor = step.record["cursor"]
         archive.record = step.record
         keys = find_evictable(step.record, step.messages, step.window.request)
         try:
@@ -85,9 +84,8 @@ class Evicting:
         evicted: Evicted = {"type": "evicted", "last": ids[-1], "ids": ids, "tokens": tokens}
         events: list[Event] = [evicted]
         step.apply([*events, *archive.note_branch(keyed_conversation(step.messages)[-1][0])])
-        step.removed += ids
-        if step.record["cursor"] != cursor:
-            step.open()
+        step.take_out({*ids})
+        step.open()
 
 
 # --- What came back ------------------------------------------------------------------------------

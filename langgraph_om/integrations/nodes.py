@@ -22,8 +22,8 @@ from langchain_core.runnables.config import (
 from langgraph.stream import ProtocolEvent, StreamChannel, StreamTransformer
 
 from langgraph_om.core.effects import EffectFlow
-from langgraph_om.core.plan import Decision
 from langgraph_om.core.record.record import complete_record
+from langgraph_om.core.step import Step, decide
 from langgraph_om.core.wire import Event, MemoryRecord
 from langgraph_om.parts import Part
 from langgraph_om.runtime.flows import ResultT, adrive, drive, run_in_thread
@@ -203,7 +203,7 @@ class MemoryNodes:
         """Name what comes next, a key of `targets`; reads nothing but the state."""
         if not self.runner.runs.may_write():
             return "proceed"
-        kind = self._decide(state).kind
+        kind = decide(self._resume(state)).kind
         return "proceed" if kind != "abort" and _must_proceed(state) else kind
 
     def targets(self) -> dict[str, str]:
@@ -228,22 +228,22 @@ class MemoryNodes:
         return await self.adrive(self._work(kind, state))
 
     def _work(self, kind: str, state: Mapping[str, Any]) -> EffectFlow[StateUpdate]:
-        runner, decision = self.runner, self._decide(state)
+        runner, step = self.runner, self._resume(state)
+        decision = decide(step)
         if decision.kind != kind or not runner.runs.is_on():
             return {}
-        record, messages = self._record(state), runner.conversation(state)
         if kind == "buffer" and runner.buffers_in_background:
-            events = [(yield from runner.start_job(record, messages, decision))]
+            events = [(yield from runner.start_job(step, decision))]
         else:
-            events = yield runner.work(record, messages, decision)
+            events = yield runner.work(step, decision)
         return {"om": only_folding(events)}
 
     def node(self, kind: str, name: str) -> RunnableLambda[Any, Any]:
         """Make the graph node that carries out decisions of one kind."""
         return RunnableLambda(partial(self.work, kind), partial(self.awork, kind), name=name)
 
-    def _decide(self, state: Mapping[str, Any]) -> Decision:
-        return self.runner.decide(self._record(state), self.runner.conversation(state))
+    def _resume(self, state: Mapping[str, Any]) -> Step:
+        return self.runner.resume(self._record(state), self.runner.conversation(state))
 
     def _record(self, state: Mapping[str, Any]) -> MemoryRecord:
         return complete_record(state.get("om"))

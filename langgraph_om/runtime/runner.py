@@ -37,10 +37,10 @@ from langgraph_om.core.effects import (
     Submit,
     Work,
 )
-from langgraph_om.core.plan import Decision, plan, plan_the_rest
+from langgraph_om.core.plan import Decision
 from langgraph_om.core.record.fold import fold, is_folded
 from langgraph_om.core.record.record import complete_record
-from langgraph_om.core.record.window import Window, open_window
+from langgraph_om.core.record.window import open_window
 from langgraph_om.core.step import Step, count_and_collect, freeze_view, inspect, peek_pending
 from langgraph_om.core.wire import Event, JobResult, MemoryRecord
 from langgraph_om.errors import ConfigurationError
@@ -230,7 +230,7 @@ class StepRunner:
             scope=around,
             is_final=is_final,
             is_again=is_again,
-            before=previous.window if previous and is_again and not previous.removed else None,
+            before=previous.window if previous is not None and is_again else None,
             windows=self.actor.list_windows(record),
             in_state=self.read_state(around.state),
         )
@@ -293,55 +293,29 @@ class StepRunner:
         ):
             self.runs.warn_of_repetition(None, step.identity.thread_id)
 
-    def decide(
-        self, record: MemoryRecord, messages: Sequence[BaseMessage], step: Step | None = None
-    ) -> Decision:
-        """Decide what is next, from a record in which everything is counted already.
-
-        Args:
-            step: What has inspected exactly this; here and below, `None` where the caller does not
-                have it.
-        """
+    def resume(self, record: MemoryRecord, messages: Sequence[BaseMessage]) -> Step:
+        """Return a step that goes on where another one has counted everything."""
         settings = self.actor.settings_of(record)
-        window = self._window(settings, record, messages, step)
-        return plan(record, window, settings.thresholds, self.clock(), settings.parts)
+        who = Identity(record["thread_id"], record["resource_id"])
+        step = Step(settings, record, messages, who, self.clock(), is_again=True)
+        step.open()
+        return step
 
-    def decide_rest(
-        self, record: MemoryRecord, messages: Sequence[BaseMessage], step: Step | None = None
-    ) -> Decision:
-        """Decide what is next where all of a conversation shall be observed."""
-        settings = self.actor.settings_of(record)
-        window = self._window(settings, record, messages, step)
-        return plan_the_rest(record, window, settings.thresholds)
-
-    def work(
-        self,
-        record: MemoryRecord,
-        messages: Sequence[BaseMessage],
-        decision: Decision,
-        step: Step | None = None,
-    ) -> Work:
+    def work(self, step: Step, decision: Decision) -> Work:
         """Return the cycle that carries out a decision, waiting for what it needs."""
-        settings = self.actor.settings_of(record)
-        window = self._window(settings, record, messages, step)
-        flow = carry_out(settings, record, window, decision, self.clock())
-        return Work(flow, record["turn"].get("waited_ms", 0) / 1000)
+        flow = carry_out(step.settings, step.record, step.window, decision, self.clock())
+        return Work(flow, step.record["turn"].get("waited_ms", 0) / 1000)
 
     def start_job(
-        self,
-        record: MemoryRecord,
-        messages: Sequence[BaseMessage],
-        decision: Decision,
-        config: RunnableConfig | None = None,
+        self, step: Step, decision: Decision, config: RunnableConfig | None = None
     ) -> EffectFlow[Event]:
         """Start a job in the background, and show that.
 
         Returns:
             Its start event; a failure when the executor has no room for it now.
         """
-        settings, now = self.actor.settings_of(record), self.clock()
-        window = self._window(settings, record, messages)
-        job = describe_job(settings, record, window, decision, now)
+        record, now, known = step.record, self.clock(), (step.settings, step.record, step.window)
+        job = describe_job(*known, decision, now)
         whose, context = job.info.record, self._context_ahead(config)
         actor = name_actor(context.calls.actor)
         is_taken: bool = yield Submit(
@@ -354,7 +328,7 @@ class StepRunner:
                 resource_id=whose["resource_id"],
                 about=job.about,
                 deletion=(record.get("deletion") or 0),
-                request=partial(build_request, job, messages, decision, now, actor),
+                request=partial(build_request, job, step.messages, decision, now, actor),
             )
         )
         if not is_taken and self.is_closed:
@@ -362,7 +336,7 @@ class StepRunner:
                 "the memory is closed and works without background jobs; a turn waits when its "
                 "messages or observations exceed `block_after`"
             )
-        started: Event = job.start if is_taken else build_deferred(settings, record, window, job)
+        started: Event = job.start if is_taken else build_deferred(*known, job)
         yield Show([started])
         return started
 
@@ -390,18 +364,6 @@ class StepRunner:
         context = self.context(config, actor=actor)
         calls = replace(context.calls, deadline=self.job_seconds)
         return replace(context, calls=calls)
-
-    def _window(
-        self,
-        settings: Settings,
-        record: MemoryRecord,
-        messages: Sequence[BaseMessage],
-        step: Step | None = None,
-    ) -> Window:
-        """Return the window of a conversation that was inspected in this step."""
-        if step is not None and not step.removed:
-            return step.window
-        return open_window(record, messages, settings.counter, is_counted=True)
 
     # --- The Actor's input -----------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ class Outcome:
         self.step, self.record = step, step.record
         self.events += step.events
         self.removed += step.removed
-        self.messages = step.left
+        self.messages = step.messages
 
     def fold(self, events: Sequence[Event]) -> None:
         """Take in what a decision came to."""
@@ -84,13 +84,11 @@ def turn(
             outcome.is_aborted = decision.kind == "abort"
             return outcome
         if decision.kind == "buffer" and runner.buffers_in_background:
-            started = yield from runner.start_job(
-                outcome.record, outcome.messages, decision, scope.config
-            )
+            started = yield from runner.start_job(step, decision, scope.config)
             outcome.fold([started])
             return outcome
         inspected = outcome.record
-        outcome.fold((yield runner.work(outcome.record, outcome.messages, decision, step)))
+        outcome.fold((yield runner.work(step, decision)))
         is_stuck = outcome.record == inspected  # the same would be due again, without an end
 
 
