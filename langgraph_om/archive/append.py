@@ -72,7 +72,7 @@ class Append(Database):
             after: The key of the message before the first one, `None` when they start the
                 conversation. One that is unknown stands for the end of the branch.
             now: The current time, noted if something is new.
-            title: The thread's title; `None`: as it is.
+            title: The thread's title; empty: it has none any more; `None`: as it is.
             times: By key, when a message was written or first seen, where that is known. The time
                 that came with a message is kept.
             parent: The thread within which this one runs, as a subagent's does. It is then deleted
@@ -120,8 +120,8 @@ class Append(Database):
                 branch = _Tree(connection, thread_id, known, entries).put(after, branch)
                 owner = thread.resource_id if resource_id is None else resource_id
                 put_texts(connection, build_texts(thread_id, owner, new))
-            if title is not None and title != thread.title:
-                name_thread(connection, thread, now, title)
+            if title is not None and title != (thread.title or ""):
+                name_thread(connection, thread, now, title or None)
             elif new:
                 touch(connection, thread, now)
         return branch

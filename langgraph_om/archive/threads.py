@@ -178,7 +178,7 @@ def name_thread(connection: Connection, locked: Row, now: datetime, title: str |
 class Threads(Database):
     """The threads of an archive in SQL."""
 
-    def set_title(self, thread_id: str, title: str | None, now: datetime) -> None:
+    def set_title(self, thread_id: str, title: str, now: datetime) -> None:
         """Name a thread; a missing one is not created."""
         check_time("now", now)
         with self._writing("set a title") as connection:

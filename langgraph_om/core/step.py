@@ -425,10 +425,11 @@ def inspect(  # noqa: C901, PLR0912 all that a step does, in order
         yield Warn(_EDITED, (step.record["thread_id"], [key for key, _ in step.edited]))
     yield from _warn_of_unread_times(step)
     step.apply(list_known(step.record, step.windows, step.messages))
-    if parts.titles is not None:
-        yield from parts.titles.ask(step)
     if parts.sharing is not None:
         yield from parts.sharing.look(step)
+    if parts.titles is not None:
+        yield from parts.titles.ask(step)
+        parts.titles.tell(step)
     if parts.archive is not None:
         archived = yield from parts.archive.write_new(step)
         if parts.evict is not None and archived is not None:
@@ -444,8 +445,6 @@ def inspect(  # noqa: C901, PLR0912 all that a step does, in order
             step.events.append(_build_tripwire(step.record, step.now))
     if parts.meaning is not None:
         parts.meaning.index(step)
-    if parts.titles is not None:
-        yield from parts.titles.forget_archived(step)
 
 
 def _prepare_actor(step: Step, parts: Parts) -> EffectFlow[None]:
@@ -453,8 +452,6 @@ def _prepare_actor(step: Step, parts: Parts) -> EffectFlow[None]:
     if parts.inject is not None:
         yield from parts.inject.search(step)
     step.events += tell_acts(step.record)
-    if parts.titles is not None:
-        parts.titles.tell(step)
 
 
 _EDITED: Final = (

@@ -343,13 +343,11 @@ class TitleState(TypedDict, total=False):
     tries: int
     """How often a title was asked for."""
     id: str
-    """Of the act of a person who set it last."""
+    """Of the act of a person, or of the cycle, that set it last."""
     at: str
-    """When it was set."""
-    before: str | None
-    """What it was before a person set it."""
-    is_new: bool
-    """Whether a person set it and no part of the stream has told of it yet."""
+    """When it was asked for, or a person set it."""
+    told: str
+    """What the stream was told of last."""
     usage: Usage
     """What asking for it has cost."""
 
@@ -496,7 +494,7 @@ class MemoryRecord(TypedDict, total=False):
     thread_title: str | None
     """`None` while the thread has no title."""
     title: NotRequired[TitleState]
-    """Where `thread_title` comes from; missing where nobody asked for one or set one."""
+    """Where `thread_title` comes from; missing where there never was one."""
     extracted: NotRequired[dict[str, ExtractedValue]]
     """Values by their names; missing before the first."""
     is_tasked: NotRequired[bool]
@@ -969,6 +967,15 @@ class Titled(TypedDict):
     usage: NotRequired[Usage]
 
 
+class TitleChanged(CycleEvent):
+    """The stream is told that the thread has a new title."""
+
+    type: Literal["thread-update"]
+    operation: Operation
+    old_title: str | None
+    new_title: str
+
+
 class Recalled(RecalledBlock):
     """Memory searched for the live request, once in its turn."""
 
@@ -983,15 +990,6 @@ class Recalled(RecalledBlock):
 
 
 # --- Events: only streamed -----------------------------------------------------------------------
-
-
-class TitleChanged(CycleEvent):
-    """The thread, or another one of the resource, has a new title."""
-
-    type: Literal["thread-update"]
-    operation: Operation
-    old_title: str | None
-    new_title: str
 
 
 class StandingChanged(CycleEvent):
@@ -1091,8 +1089,8 @@ Event = (
     | TitleAsked
     | Steered
     | Titled
-    | Recalled
     | TitleChanged
+    | Recalled
     | StandingChanged
     | SteeringTold
     | Extracted

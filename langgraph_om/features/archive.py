@@ -125,7 +125,7 @@ class StepArchive:
             entries,
             after=after,
             now=self.now,
-            title=record["thread_title"],
+            title=record["thread_title"] or ("" if "told" in record.get("title", {}) else None),
             times=times,
             branch=self.branch,
             must_follow=must_follow,

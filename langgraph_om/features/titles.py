@@ -51,13 +51,11 @@ from langgraph_om.core.observe.parse_answer import (
     tag_of,
 )
 from langgraph_om.core.prompts import fill
-from langgraph_om.core.record.fold import fold
-from langgraph_om.core.record.record import TITLE, blank_record, is_named
+from langgraph_om.core.record.record import TITLE, blank_record
 from langgraph_om.core.record.window import Entry
 from langgraph_om.core.step import Step
 from langgraph_om.core.wire import (
     Event,
-    Hints,
     JobResult,
     MemoryRecord,
     TitleAsked,
@@ -124,7 +122,7 @@ class Titles:
         config, scope = self._config, step.scope
         if config is None or scope is None:
             return
-        step.apply((yield from _take_in(step.settings, step.record, step.now)))
+        step.apply((yield from _take_in(step.record, step.now)))
         exchange = _find_due(step.record, step.messages, config.min_messages)
         if not exchange:
             return
@@ -146,33 +144,17 @@ class Titles:
         else:
             found = yield from _ask(info, exchange, config.instructions)
             step.apply([asked])
-            step.apply(_tell_found(step.settings, step.record, found, step.now))
+            step.apply([found])
 
     def tell(self, step: Step) -> None:
-        """Tell the stream, once, of a title that a person set."""
-        state = step.record.get("title", {})
-        if state.get("is_new") and (title := step.record["thread_title"]) is not None:
-            info = CycleInfo(step.settings, step.record, "observation", state["id"], 0, step.now)
-            step.events.append(_tell(info, step.now, state["before"], title))
-
-    def forget_archived(self, step: Step) -> EffectFlow[None]:
-        """Let the archive forget a title that a person has given back."""
-        archiving, record = step.settings.parts.archive, step.record
-        is_back = record.get("title", {}).get("before") and record["thread_title"] is None
-        if archiving is None or not is_back:
-            return
-        if archiving.kept_until(record) != archiving.kept_until(step.former):
-            yield from _archive(step.settings, record["thread_id"], None, step.now)
-
-    def announce(self, info: CycleInfo, at: datetime, hints: Hints) -> list[Event]:
-        """Return the event that shows a title that an observation suggests; a person's stays."""
-        old, new = info.record["thread_title"], hints.get(TITLE)
-        is_new = new != old and not is_named(info.record)
-        return [_tell(info, at, old, new)] if new and is_new else []
-
-
-def _tell(info: CycleInfo, at: datetime, old: str | None, new: str) -> Event:
-    return info.event("thread-update", at, old_title=old, new_title=new)
+        """Tell the stream, once, of a title, whoever set it."""
+        record, state = step.record, step.record.get("title", {})
+        old, new = state.get("told"), record["thread_title"]
+        if new is not None and new != old:
+            cycle_id = state.get("id", "")
+            info = CycleInfo(step.settings, record, "observation", cycle_id, 0, step.now)
+            event = info.event("thread-update", step.now, old_title=old, new_title=new)
+            step.apply([event])
 
 
 # --- The question --------------------------------------------------------------------------------
@@ -288,16 +270,14 @@ def parse_title(text: str) -> str | None:
 # --- What came of it -----------------------------------------------------------------------------
 
 
-def _archive(
-    settings: Settings, thread_id: str, title: str | None, now: datetime
-) -> EffectFlow[None]:
-    """Let lists show a title at once, or no more; where that fails, the next step brings it."""
+def _archive(settings: Settings, thread_id: str, title: str, now: datetime) -> EffectFlow[None]:
+    """Let lists show a title at once; where that fails, the next step brings it."""
     reply: CallReply = yield Storage(find_archive(settings).set_title, (thread_id, title, now))
     if reply.error is not None and not isinstance(reply.error, ConfigurationError):
         yield Warn("thread %r: its title is not archived yet: %s", (thread_id, reply.error))
 
 
-def _take_in(settings: Settings, record: MemoryRecord, now: datetime) -> EffectFlow[list[Event]]:
+def _take_in(record: MemoryRecord, now: datetime) -> EffectFlow[list[Event]]:
     """Take in what came of the question that is under way; nothing while it is."""
     cycle_id = record.get("title", {}).get("cycle_id")
     if cycle_id is None:
@@ -309,15 +289,4 @@ def _take_in(settings: Settings, record: MemoryRecord, now: datetime) -> EffectF
     if not isinstance(found, Mapping) or found.get("type") != "titled":
         error = "lost: the question is not known here; it ended with its process"
         found = {"type": "titled", "by": "memory", "title": None, "at": iso(now), "error": error}
-    return _tell_found(settings, record, cast("Titled", {**found, "id": cycle_id}), now)
-
-
-def _tell_found(
-    settings: Settings, record: MemoryRecord, found: Titled, now: datetime
-) -> list[Event]:
-    """Return the event with what came of a question, and the one that shows it."""
-    before, after = record["thread_title"], fold(record, [found])["thread_title"]
-    if after is None or after == before:
-        return [found]
-    info = CycleInfo(settings, record, "observation", found["id"], 0, now)
-    return [found, _tell(info, now, before, after)]
+    return [cast("Titled", {**found, "id": cycle_id})]

@@ -23,7 +23,6 @@ from langgraph_om.core.cycles.observation import (
 )
 from langgraph_om.core.cycles.questions import (
     announce_found,
-    announce_hints,
     join_found,
     tell_found,
 )
@@ -104,9 +103,6 @@ def take_in_results(
             events.append(cast("JobResult", failed))
         else:
             events.append(cast("JobResult", {**state, **here}))
-            if state["operation"] == "observation":
-                info = CycleInfo(settings, record, "observation", pending["cycle_id"], 0, now)
-                events += announce_hints(info, now, state["chunk"]["hints"])
     return events
 
 

@@ -48,7 +48,7 @@ from langgraph_om.core.record.record import count_failures
 from langgraph_om.core.record.standing import STANDING
 from langgraph_om.core.record.window import Entry
 from langgraph_om.core.tokens import TokenCounter, count_messages
-from langgraph_om.core.wire import Chunk, Event, Found, Hints
+from langgraph_om.core.wire import Chunk, Found
 from langgraph_om.errors import ObserverError
 
 MAX_QUESTIONS: Final = 8
@@ -551,14 +551,8 @@ def tell_found(found: Found) -> dict[str, Found]:
     return {"found": found} if found else {}
 
 
-def announce_hints(info: CycleInfo, at: datetime, hints: Hints) -> list[Event]:
-    """Return the event for a title that an observation suggests."""
-    titles = info.settings.parts.titles
-    return [] if titles is None else titles.announce(info, at, hints)
-
-
 def announce_found(info: CycleInfo, at: datetime, event: Mapping[str, Any]) -> EffectFlow[None]:
-    """Tell of values, standing instructions and hints of an observation that has taken effect."""
+    """Tell of values and standing instructions of an observation that has taken effect."""
     found: Found = event.get("found", {})
     extract = info.settings.parts.extract
     if extract is not None and (values := found.get(EXTRACT)):
@@ -566,4 +560,3 @@ def announce_found(info: CycleInfo, at: datetime, event: Mapping[str, Any]) -> E
     for entry in found.get(STANDING, []):
         told = {name: entry[name] for name in ("change", "words", "by") if name in entry}
         yield info.event("standing", at, **told)
-    yield from announce_hints(info, at, event.get("hints", {}))

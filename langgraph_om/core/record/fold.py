@@ -39,7 +39,7 @@ from langgraph_om.core.record.record import (
     is_void,
     list_ranges,
     note_asked,
-    note_title_told,
+    note_told,
     replace_groups,
     select_valid_counts,
     set_title,
@@ -276,7 +276,6 @@ def note_step(record: MemoryRecord, event: Stepped) -> None:
     record["turn"] = {**record["turn"], "request": event["request"], "step": event["step"]}
     record["head"] = event["head"]
     record["tripwire"] = None
-    note_title_told(record)
     note_acts_told(record)
 
 
@@ -584,11 +583,12 @@ _REDUCERS: dict[str, Callable[[MemoryRecord, Any], None]] = {
     "steered": do_act,
     "titled": set_title,
     "title-asked": note_asked,
+    "thread-update": note_told,
     "recalled": set_recalled,
 }
 _STREAMED = frozenset(
     {"observation-start", "extracted", "status", "view-trimmed", "tripwire"}
-    | {"thread-update", "standing", "steering"}
+    | {"standing", "steering"}
 )
 
 

@@ -21,8 +21,8 @@ from langgraph_om.core.wire import (
     ObservationBuffered,
     Operation,
     TitleAsked,
+    TitleChanged,
     Titled,
-    TitleState,
     TokenCount,
     Turn,
     Usage,
@@ -383,34 +383,25 @@ def note_asked(record: MemoryRecord, event: TitleAsked) -> None:
 def set_title(record: MemoryRecord, event: Titled) -> None:
     """Set the title, which a model's answer never does over one that is there."""
     state = record.get("title", {})
-    if event["by"] == "person":
-        if state.get("id") != event["id"]:
-            _set_by_person(record, state, event)
-        return
-    if state.get("cycle_id") != event["id"]:
+    if event["by"] == "person" and state.get("id") != event["id"]:
+        record["thread_title"] = event["title"]
+        record["title"] = {
+            **state,
+            "by": None if event["title"] is None else "person",
+            "id": event["id"],
+            "at": event["at"],
+            "cycle_id": None,
+            "tries": 0,
+        }
+    if event["by"] == "person" or state.get("cycle_id") != event["id"]:
         return
     state = {**state, "cycle_id": None}
     if "usage" in event:
         state["usage"] = add_up(state.get("usage", {}), event["usage"])
     if event["title"] is not None and record["thread_title"] is None and not is_named(record):
         record["thread_title"] = event["title"]
-        state = {**state, "by": "memory", "at": event["at"]}
+        state = {**state, "by": "memory", "id": event["id"], "at": event["at"]}
     record["title"] = state
-
-
-def _set_by_person(record: MemoryRecord, state: TitleState, event: Titled) -> None:
-    before, title = record["thread_title"], event["title"]
-    record["thread_title"] = title
-    record["title"] = {
-        **state,
-        "by": "person" if title is not None else None,
-        "id": event["id"],
-        "at": event["at"],
-        "before": before,
-        "is_new": title != before,
-        "cycle_id": None,
-        "tries": 0,
-    }
 
 
 def take_hints(record: MemoryRecord, event: Mapping[str, Any]) -> None:
@@ -420,24 +411,23 @@ def take_hints(record: MemoryRecord, event: Mapping[str, Any]) -> None:
         record[TASK] = stated[TASK] or None
     if stated.get(RESPONSE) is not None:
         record[RESPONSE] = stated[RESPONSE] or None
-    _suggest(record, stated)
+    _suggest(record, stated, event["cycle_id"])
 
 
 def take_buffered_title(record: MemoryRecord, event: ObservationBuffered) -> None:
     """Take over a title before its observations take effect, which need not tell of it again."""
-    _suggest(record, event["chunk"]["hints"])
+    _suggest(record, event["chunk"]["hints"], event["cycle_id"])
     *others, chunk = record["chunks"]
     left = {name: hint for name, hint in chunk["hints"].items() if name != TITLE}
     record["chunks"] = [*others, {**chunk, "hints": left}]
 
 
-def _suggest(record: MemoryRecord, stated: Mapping[str, str | None]) -> None:
+def _suggest(record: MemoryRecord, stated: Mapping[str, str | None], cycle_id: str) -> None:
     if stated.get(TITLE) and not is_named(record):
         record["thread_title"] = stated[TITLE]
+        record["title"] = {**record.get("title", {}), "id": cycle_id}
 
 
-def note_title_told(record: MemoryRecord) -> None:
-    """Note that the stream was told of the title."""
-    state = record.get("title")
-    if state is not None and state.get("is_new"):
-        record["title"] = {**state, "is_new": False}
+def note_told(record: MemoryRecord, event: TitleChanged) -> None:
+    """Note what the stream was told of the title."""
+    record["title"] = {**record.get("title", {}), "told": event["new_title"]}
