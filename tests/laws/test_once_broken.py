@@ -109,16 +109,14 @@ def test_branch_within_a_range_keeps_what_it_knows_as_observed(begin: Begin) -> 
 
 
 def test_the_line_of_a_pause_stays_when_what_came_before_it_was_observed(begin: Begin) -> None:
-    """Another thread has observed it, up to an answer that is first seen after the pause."""
     storage = {"buffering": "off", "storage": "archive", "scope": "resource"}
     world = begin(Rules(**storage, messages=500, log=25, marks_gaps=True))
     a, b, c = (world.threads[name] for name in "abc")
     worker, other = world.workers
-    for thread, size in ((a, 700), (b, 1), (c, 1)):
-        world.talk(thread, worker, size)
-    world.clock.advance(hours=1)
-    for thread, size in ((a, 700), (b, 250), (c, 3)):
-        world.talk(thread, worker, size)
+    for sizes in ((700, 1, 1), (700, 250, 3)):
+        for thread, size in zip((a, b, c), sizes, strict=True):
+            world.talk(thread, worker, size)
+        world.clock.advance(hours=1)
     world.talk(c, other, 1)
 
 

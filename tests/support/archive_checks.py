@@ -202,18 +202,16 @@ def a_deleted_thread_leaves_all_generations(archive: Any, name: str) -> None:
         return {"version": 1, "generation": generation, "log": log, "of": of}
 
     for expected, generation in ((0, 0), (1, 0), (2, 1)):
-        log = make_log(generation, gone, stays)
-        archive.commit_record(name, log, expected=expected, now=at(expected))
+        archive.commit_record(name, make_log(generation, gone, stays), expected=expected, now=at(0))
     expect(archive.delete_thread(gone), name, "the owner of what was deleted")
     expect(archive.load_record(name), (make_log(1, stays), 4), "the record")
     kept = [entry["record"] for entry in archive.record_history(name)]
     expect(kept, [make_log(1, stays), make_log(0, stays)], "the history")
-    stale = archive.commit_record(name, make_log(2, gone), expected=3, now=at(10))
-    expect_not(stale, "a commit of what was computed before the deletion")
     archive.append(gone, f"{name} s", make_entries("a"), after=None, now=at(0))
     archive.delete_thread(gone)
-    stale = archive.commit_record(f"{name} s", make_log(0, gone), expected=0, now=at(10))
-    expect_not(stale, "a first commit of what was computed before the deletion")
+    for user, expected in ((name, 3), (f"{name} s", 0)):
+        stale = archive.commit_record(user, make_log(2, gone), expected=expected, now=at(10))
+        expect_not(stale, "a commit of what was computed before the deletion")
 
 
 # --- Jobs ----------------------------------------------------------------------------------------

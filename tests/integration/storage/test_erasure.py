@@ -158,21 +158,25 @@ EACH_PAIR = [
 """Values of `SETTINGS`, each beside each value of any other."""
 
 
+def expect_left_alone(home: Home, left: list[str]) -> None:
+    """Nothing of a thread is anywhere but in these threads' former checkpoints."""
+    assert home.find().keys() <= {f"checkpoints of {thread}" for thread in left}
+    say(home.graph, ANAS_OTHER, turn(700))
+    assert home.memory.flush(60)
+    assert WORD not in home.newest(ANAS_OTHER)
+    assert home.find().keys() <= {f"checkpoints of {thread}" for thread in left}
+
+
 @pytest.mark.parametrize(SETTINGS, EACH_PAIR, indirect=["url"])
 def test_no_byte_of_a_deleted_thread_is_left(home: Home) -> None:
     home.talk(ANA, ANAS_OTHER, BEN)
     others = [len(home.archive.messages(thread, limit=99)) for thread in ("work", "ben")]
     left = home.memory.delete_thread("trip", store=home.store, checkpointer=home.saver)
-    found = home.find()
     # What is left is said: where something of one thread is shown in others, their checkpoints.
     assert left == ["work"]
-    assert found.keys() <= {f"checkpoints of {thread}" for thread in left}
     kept = [len(home.archive.messages(thread, limit=99)) for thread in ("work", "ben")]
     assert kept == others
-    say(home.graph, ANAS_OTHER, turn(700))
-    assert home.memory.flush(60)
-    assert WORD not in home.newest(ANAS_OTHER)
-    assert home.find().keys() <= {f"checkpoints of {thread}" for thread in left}
+    expect_left_alone(home, left)
 
 
 @pytest.mark.parametrize(
@@ -235,11 +239,7 @@ def test_no_byte_of_what_a_person_did_in_a_deleted_thread_is_left(
         assert home.find() == {}
     else:
         left = home.memory.delete_thread("trip", store=home.store, checkpointer=home.saver)
-        assert home.find().keys() <= {f"checkpoints of {thread}" for thread in left}
-        say(home.graph, ANAS_OTHER, turn(700))
-        assert home.memory.flush(60)
-        assert WORD not in home.newest(ANAS_OTHER)
-        assert home.find().keys() <= {f"checkpoints of {thread}" for thread in left}
+        expect_left_alone(home, left)
 
 
 # --- What a call cannot reach --------------------------------------------------------------------

@@ -16,10 +16,9 @@ MAY = datetime(2026, 5, 4, 9, 12, tzinfo=UTC)
 MARKING = settings()
 
 
-def said(kind: Any, key: str, time: datetime | None = None, **fields: Any) -> BaseMessage:
+def said(kind: Any, key: str, time: datetime | None = None, **fields: Any) -> Any:
     told = {} if time is None else {"created_at": time.isoformat()}
-    message: BaseMessage = kind("x", id=key, additional_kwargs=told, **fields)
-    return message
+    return kind("x", id=key, additional_kwargs=told, **fields)
 
 
 def gaps(*messages: BaseMessage, cursor: Any = (), marking: Any = MARKING, **stamps: str) -> Any:
