@@ -181,8 +181,8 @@ def test_results_of_a_deleted_thread_are_forgotten_in_the_process_too(
         talk(agent.graph, config, turns(2))
     assert agent.memory.flush(60)
     trip, work = (
-        [job["cycle_id"] for job in record_of(agent.graph, config)["pending"].values()]
-        for config in (ANA, ANAS_OTHER)
+        [job["cycle_id"] for job in (*each["pending"].values(), *each["chunks"])]
+        for each in (record_of(agent.graph, config) for config in (ANA, ANAS_OTHER))
     )
     assert all(buffering.peek(key) for key in [*trip, *work])
     agent.memory.delete_thread("trip")
