@@ -176,7 +176,7 @@ def covered_unread(now: Moment, before: Moment | None) -> list[str]:
         stood = {message.id for message in before.prompt}
         known = {key for key, count in times_covered(before).items() if count and key not in stood}
     skips = now.is_shared or any(
-        spent.get("leftOutTokens") for spent in now.record["usage"].values()
+        spent.get("left_out_tokens") for spent in now.record["usage"].values()
     )
     problems = []
     for key in now.told.standing:
