@@ -109,12 +109,13 @@ def count_deletions(
 ) -> dict[tuple[Deleted, str], int]:
     """Return how often a resource and threads were deleted or pruned, if they ever were."""
     kind, key = deletion_rows.c.kind, deletion_rows.c.id
-    query = select(kind, key, deletion_rows.c.number)
-    of_threads = query.where(kind.in_(["thread", PRUNED]))
-    rows = [*fetch_in_chunks(connection, of_threads, key, [*thread_ids])]
-    if resource_id is not None:
-        rows += connection.execute(query.where(kind == "resource", key == resource_id))
-    return {(row.kind, row.id): row.number for row in rows}
+    query, found = select(kind, key, deletion_rows.c.number), dict[tuple[Deleted, str], int]()
+    for ids in split_into_chunks([*thread_ids]) or [[]]:
+        of_threads = and_(kind.in_(["thread", PRUNED]), key.in_(ids))
+        of_resource = and_(kind == "resource", key == resource_id)
+        rows = connection.execute(query.where(or_(of_threads, of_resource)))
+        found |= {(row.kind, row.id): row.number for row in rows}
+    return found
 
 
 def give_thread(

@@ -46,9 +46,7 @@ from langgraph_om.core.wire import Event, JobResult, MemoryRecord
 from langgraph_om.errors import ConfigurationError
 from langgraph_om.models.ask import Calls
 from langgraph_om.models.pool import ModelPool
-from langgraph_om.models.providers import (
-    name_actor,
-)
+from langgraph_om.models.providers import name_actor
 from langgraph_om.runtime.actor import Actor
 from langgraph_om.runtime.executors import Executor, InlineBuffering
 from langgraph_om.runtime.flows import RunContext, drive, run_in_thread
