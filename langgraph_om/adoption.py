@@ -23,7 +23,7 @@ from langgraph_om.errors import ConfigurationError
 from langgraph_om.runtime.acting import GraphThread, choose_node
 from langgraph_om.runtime.flows import supervise
 from langgraph_om.runtime.run import read_messages
-from langgraph_om.runtime.runner import StepRunner
+from langgraph_om.runtime.runner import RunScope, StepRunner
 from langgraph_om.runtime.turn import FINISH, Outcome, StepResult, conclude
 
 MOST_RUNS: Final = 1000
@@ -96,6 +96,7 @@ class Adoption:
                 outcome.record,
                 outcome.messages,
                 self.identity,
+                scope=RunScope(self.runner, is_streamed=False),
                 is_final=True,
                 previous=outcome.step,
             )

@@ -403,6 +403,7 @@ class ThreadUpdateData(TypedDict):
     cycleId: str
     threadId: str
     oldTitle: NotRequired[str]
+    """The title that the stream was told of before."""
     newTitle: str
     timestamp: str
 

@@ -8,7 +8,18 @@ from datetime import UTC, datetime
 from functools import partial, reduce
 from typing import Final
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, exists, func, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    and_,
+    case,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+    update,
+)
 
 from langgraph_om.archive.append import Append
 from langgraph_om.archive.database import (
@@ -82,8 +93,8 @@ class SQLAlchemyArchive(Append, Pages, Search, Threads, Groups, Jobs):
 
         From then on, the new resource's searches, lists and pages include it, the former one's do
         not, and writes for the former one are refused. Threads that run within it go with it,
-        unless they belong to a third resource. Jobs of these threads, and jobs about them, cannot
-        finish.
+        unless they belong to a third resource. The former owner's log loses what it has of them.
+        Jobs of these threads, and jobs about them, cannot finish.
 
         Args:
             resource_id: The owner; `None` if it has none.
@@ -111,8 +122,8 @@ class SQLAlchemyArchive(Append, Pages, Search, Threads, Groups, Jobs):
     def delete_thread(self, thread_id: str, resource_id: str | None = None) -> str | None:
         """Delete a thread with its messages, groups and jobs; running ones cannot finish.
 
-        Threads that run within it are deleted too, and what the user's log has of them. That log
-        gets a new revision, so that nobody can commit one computed from the former.
+        Threads that run within it are deleted too, and so is what the user's log has of all of
+        these. That log gets a new revision, so that nobody can commit one computed from the former.
 
         The deletion stays known by the thread's id alone; see `deletions`.
 
@@ -410,8 +421,9 @@ def _note_deletion(
     new = insert_into(connection, deletion_rows).values(
         kind=kind, id=key, resource_id=resource_id, number=beyond + 1, at=database_clock()
     )
+    known = deletion_rows.c.number
     counted = {
-        "number": deletion_rows.c.number + beyond + 1,
+        "number": case((known > beyond, known), else_=beyond) + 1,
         "at": new.excluded.at,
         "resource_id": func.coalesce(new.excluded.resource_id, deletion_rows.c.resource_id),
     }

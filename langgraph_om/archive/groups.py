@@ -33,6 +33,7 @@ from langgraph_om.archive.threads import (
 from langgraph_om.archive.types import PRUNED, check_name, check_scope, check_time
 from langgraph_om.core.config.options import check_number
 from langgraph_om.core.record.record import find_end
+from langgraph_om.core.record.users_log import list_threads
 from langgraph_om.errors import ConfigurationError
 
 
@@ -219,11 +220,12 @@ class Groups(Database):
         }
         with self._writing("commit a record") as connection:
             is_it = record_rows.c.resource_id == resource_id
-            is_former = (is_it, record_rows.c.revision == expected)
-            query = select(record_rows).where(*is_former).with_for_update()
+            query = select(record_rows).where(is_it).with_for_update()
             former = connection.execute(query).one_or_none()
             if former is None:
-                return _begin(connection, resource_id, record.get("of", ()), values, expected)
+                return _begin(connection, resource_id, list_threads(record), values, expected)
+            if former.revision != expected:
+                return False
             if former.generation == generation:
                 values["begun"] = former.begun
             else:
@@ -308,9 +310,9 @@ def _set_log(connection: Connection, thread_id: str, log: set[str]) -> None:
 
 
 def _count_deletions(connection: Connection, resource_id: str) -> int:
-    """Return a number that grows with each deletion of a resource, all of it or a part.
+    """Return a number that grows with each deletion of a resource or of one of its threads.
 
-    It is beyond the revisions that there were.
+    It is above every revision that its record had.
     """
     of_resource = deletion_rows.c.resource_id == resource_id
     numbers = select(func.coalesce(func.sum(deletion_rows.c.number), 0)).where(of_resource)
@@ -326,7 +328,7 @@ def _begin(
 ) -> bool:
     """Insert the first record of a resource, where nothing was begun or deleted meanwhile."""
     hold_name(connection, "resource", resource_id)
-    # Until the end of the transaction none of the threads that it is of is deleted.
+    # Until the end of the transaction none of its threads is deleted.
     is_left = is_left_of_deleted(connection, [*threads], resource_id)
     if is_left or _count_deletions(connection, resource_id) != expected:
         return False

@@ -6,7 +6,7 @@ and the view, is worked out once and kept with it. `inspect` says in order what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from itertools import dropwhile
@@ -68,7 +68,7 @@ class Step:
     scope: RunScope | None = None
     """The run around the step; `None` for a look alone."""
     is_final: bool = False
-    """Whether the Actor has answered and no call follows: what its steps counted is not reread."""
+    """Whether the Actor has answered and no call follows."""
     is_again: bool = False
     """Whether a step of the same turn has counted these very messages."""
     before: Window | None = None
@@ -112,7 +112,7 @@ class Step:
             self.record,
             self.messages,
             self.settings.counter,
-            is_counted=self.is_counted or self.is_again or self.is_final,
+            is_counted=self.is_counted or self.is_again,
             request=self.record["turn"]["request"] if self.is_counted else None,
         )
         self._view = None
@@ -153,10 +153,11 @@ class Step:
         self.record = fold_events(self.record, [event])
         self.events.append(event)
 
-    def take_out(self, keys: Collection[str]) -> None:
+    def take_out(self, keys: Sequence[str]) -> None:
         """Go on without messages that leave the conversation."""
+        gone = {*keys}
         self.removed += keys
-        self.messages = [each for each in self.messages if each.id not in keys]
+        self.messages = [each for each in self.messages if each.id not in gone]
 
     @property
     def changed(self) -> set[str]:
@@ -362,8 +363,8 @@ def _select_stamps_to_keep(
 ) -> set[str]:
     """Return the keys of observed messages whose first-seen times the record keeps on.
 
-    These are all in the conversation that nothing else keeps, and before the window the last one,
-    which dates what follows it and has no time, and the last that a pause is told from.
+    These are all in the conversation that nothing else keeps, and two before the window: the last
+    one, which dates what follows it and has no time, and the last that a pause is told from.
     """
     keys = [key for key, _ in keyed_messages(messages)]
     archive = settings.parts.archive

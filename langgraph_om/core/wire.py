@@ -337,7 +337,7 @@ class TitleState(TypedDict, total=False):
     """Where the thread's title comes from."""
 
     by: Literal["memory", "person"] | None
-    """Who set it; a person's is changed by nobody else."""
+    """Who set it, but for the Observer; a person's is changed by nobody else."""
     cycle_id: str | None
     """Of the question for a title that is under way."""
     tries: int
@@ -345,7 +345,7 @@ class TitleState(TypedDict, total=False):
     id: str
     """Of the act of a person, or of the cycle, that set it last."""
     at: str
-    """When it was asked for, or a person set it."""
+    """When it was set, but for what the Observer suggests."""
     told: str
     """What the stream was told of last."""
     usage: Usage

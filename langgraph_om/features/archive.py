@@ -430,9 +430,9 @@ class Archiving:
         self, thread_id: str, resource_id: str | None, entries: Keyed, **options: Any
     ) -> str | None:
         """Append messages to a thread, as the archive's `append` does."""
-        while self._store_uses:
-            self.storage.note_store(next(iter(self._store_uses)))
-            self._store_uses.pop()
+        for use in [*self._store_uses]:  # others may be at it, too
+            self.storage.note_store(use)
+            self._store_uses.discard(use)
         rows = [(key, message, is_visible(message)) for key, message in entries]
         options["parent"] = find_parent_thread(thread_id)
         name = self.storage.append(thread_id, resource_id, rows, **options)

@@ -62,7 +62,7 @@ class Evicting:
         except ArchiveError as error:
             yield from archive.note_failure(error)
             return
-        step.take_out({*resent})
+        step.take_out(resent)
         if resent:  # they are removed once more, which changes nothing of the record
             last = str(record.get("evicted"))
             step.apply([{"type": "evicted", "last": last, "ids": resent, "tokens": 0}])
@@ -84,7 +84,7 @@ class Evicting:
         evicted: Evicted = {"type": "evicted", "last": ids[-1], "ids": ids, "tokens": tokens}
         events: list[Event] = [evicted]
         step.apply([*events, *archive.note_branch(keyed_conversation(step.messages)[-1][0])])
-        step.take_out({*ids})
+        step.take_out(ids)
         step.open()
 
 

@@ -150,7 +150,8 @@ class Titles:
         """Tell the stream, once, of a title, whoever set it."""
         record, state = step.record, step.record.get("title", {})
         old, new = state.get("told"), record["thread_title"]
-        if new is not None and new != old:
+        is_streamed = step.scope is not None and step.scope.is_streamed
+        if is_streamed and new is not None and new != old:
             cycle_id = state.get("id", "")
             info = CycleInfo(step.settings, record, "observation", cycle_id, 0, step.now)
             event = info.event("thread-update", step.now, old_title=old, new_title=new)

@@ -90,6 +90,8 @@ class RunScope:
     state: Mapping[str, Any] | None = None
     """The graph's state; `None` outside of a graph."""
     store: Any = None
+    is_streamed: bool = True
+    """Whether somebody is told of what happens."""
     changes: dict[str, Any] = field(default_factory=dict)
     """What changes in the graph's state, beside the conversation and the record."""
     working: str | None = None
@@ -206,7 +208,7 @@ class StepRunner:
         messages: Sequence[BaseMessage],
         identity: Identity,
         *,
-        scope: RunScope | None = None,
+        scope: RunScope,
         must_proceed: bool = False,
         is_final: bool = False,
         previous: Step | None = None,
@@ -216,7 +218,6 @@ class StepRunner:
         Args:
             previous: What has inspected these very messages before, in the same turn.
         """
-        around = RunScope(self) if scope is None else scope
         settings = self.actor.settings_of(record)
         is_again = previous is not None and previous.settings == settings
         step = Step(
@@ -225,12 +226,12 @@ class StepRunner:
             messages,
             identity,
             self.clock(),
-            scope=around,
+            scope=scope,
             is_final=is_final,
             is_again=is_again,
             before=previous.window if previous is not None and is_again else None,
             windows=self.actor.list_windows(record),
-            in_state=self.read_state(around.state),
+            in_state=self.read_state(scope.state),
         )
         yield from inspect(
             step,

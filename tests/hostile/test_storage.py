@@ -209,7 +209,7 @@ def test_an_archive_gives_back_what_it_was_given(
     ]
     found = archive.thread(thread)
     assert found is not None
-    assert (found.id, found.resource_id, found.title) == (thread, resource, title)
+    assert (found.id, found.resource_id, found.title) == (thread, resource, title or None)
     assert thread in {each.id for each in archive.threads(resource, limit=1000)[0]}
     for key in rows:
         assert archive.find(key, resource_id=resource)

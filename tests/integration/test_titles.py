@@ -121,7 +121,9 @@ def test_a_title_of_the_observer_comes_with_the_first_observation(buffering: Any
 def test_a_title_that_a_person_sets_is_told_with_the_next_step(*, thread_title: bool) -> None:
     asking = agent(thread_title=thread_title)
     say(asking.graph, CONFIG, ASKED)
-    asking.memory.of(asking.graph, CONFIG).set_title("Tents")
+    thread = asking.memory.of(asking.graph, CONFIG)
+    thread.set_title("Tents")
+    thread.observe()  # which tells no stream
     told = say(asking.graph, CONFIG, HumanMessage("And for two?", id="q2"))
     assert [data["newTitle"] for data in of_kind(told, "thread-update")] == ["Tents"]
 

@@ -91,6 +91,11 @@ def without_leftover(group: Group) -> Group:
     return cast("Group", {key: value for key, value in group.items() if key != "leftover"})
 
 
+def list_threads(stored: Mapping[str, Any]) -> set[str]:
+    """Return the threads that a stored log tells of."""
+    return {*stored.get("of", ()), *(act["thread_id"] for act in stored.get("acts", ()))}
+
+
 def without_thread(stored: Mapping[str, Any], thread_id: str) -> dict[str, Any]:
     """Return a stored log without one thread, and without what runs within it."""
     kept = without_known(stored, thread_id)

@@ -13,7 +13,7 @@ from langchain_core.messages import HumanMessage
 from sqlalchemy import create_engine, event, insert, select, text, update
 
 from langgraph_om.archive import SQLAlchemyArchive
-from langgraph_om.archive.tables import deletion_rows, job_rows, job_thread_rows
+from langgraph_om.archive.tables import deletion_rows, job_rows, job_thread_rows, record_rows
 from support.clock import START
 
 if TYPE_CHECKING:
@@ -153,6 +153,25 @@ def test_observations_that_are_added_while_their_thread_is_deleted_are_not_left(
         assert one.archive.groups(thread_id="t") == []
 
 
+LOG = {"generation": 0, "log": [{"thread_id": "t", "text": "The code is 4711."}], "of": {"t": []}}
+
+
+def commit(archive: SQLAlchemyArchive, expected: int) -> bool:
+    return archive.commit_record("ana", LOG, expected=expected, now=START)
+
+
+@pytest.mark.parametrize(("expected", "statement"), [(0, "INSERT INTO"), (1, "UPDATE")])
+def test_a_users_log_that_is_written_while_a_thread_is_deleted_has_nothing_of_it(
+    postgres_sqlalchemy_url: str, expected: int, statement: str
+) -> None:
+    with stopped(postgres_sqlalchemy_url, f"{statement} om_records") as one:
+        append(one.archive)
+        if expected:
+            commit(one.archive, 0)
+        one.beside(lambda archive: commit(archive, expected), DELETIONS["the thread"])
+        assert "4711" not in str(one.archive.record_history("ana"))
+
+
 @pytest.mark.parametrize("is_new", [True, False], ids=["new thread", "thread"])
 def test_a_message_that_is_appended_while_its_thread_is_deleted_is_kept_whole(
     postgres_sqlalchemy_url: str, *, is_new: bool
@@ -178,6 +197,21 @@ def test_a_thread_that_is_deleted_while_a_message_is_appended_goes_with_it(
         assert one.archive.messages("t", limit=9) == []
         assert one.archive.thread("t") is None
         assert one.archive.job("job") is None
+
+
+def test_a_log_that_is_out_of_date_and_a_deletion_do_not_wait_for_each_other(
+    postgres_sqlalchemy_url: str,
+) -> None:
+    with stopped(postgres_sqlalchemy_url, "never") as one, ThreadPoolExecutor(2) as pool:
+        append(one.archive)
+        commit(one.archive, 0)
+        with one.archive.engine.begin() as connection:
+            connection.execute(update(record_rows).values(revision=2))
+            stale = pool.submit(commit, one.archive, 1)
+            _wait_until_it_waits(one.archive.engine, stale)
+            gone = pool.submit(one.archive.delete_thread, "t")
+            time.sleep(0.3)
+        assert (stale.result(PATIENCE), gone.result(PATIENCE)) == (False, "ana")
 
 
 @pytest.mark.parametrize("table", [job_rows, job_thread_rows, deletion_rows], ids=str)

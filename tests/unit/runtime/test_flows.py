@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from langgraph_om import InlineBuffering
-from langgraph_om.errors import ArchiveError
 from langgraph_om.testing import ScriptedChatModel
 from support.agents import remembering, scripted
 from support.clock import Clock
@@ -43,42 +42,6 @@ def context(
 
 def question(role: Any = "observer") -> AskModel:
     return AskModel(role, [])
-
-
-class Store:
-    """A storage that notes in which thread it is called."""
-
-    def __init__(self) -> None:
-        self.threads: list[threading.Thread] = []
-
-    def keep(self, value: int, *, fails: bool = False) -> int:
-        self.threads.append(threading.current_thread())
-        time.sleep(0.6)
-        if fails:
-            msg = "the disk is full"
-            raise ArchiveError(msg)
-        return value
-
-
-@pytest.mark.parametrize("is_async", [False, True])
-def test_the_storage_is_called_in_place_or_off_the_loop_and_without_a_limit(
-    *, is_async: bool
-) -> None:
-    store = Store()
-
-    def flow() -> Any:
-        kept = yield Storage(store.keep, (7,))
-        failed = yield Storage(store.keep, (7,), {"fails": True})
-        reply = yield question()
-        return kept, failed, reply
-
-    given = context(scripted(observer="noted"), deadline=1.0)
-    run = asyncio.run(adrive(flow(), given)) if is_async else drive(flow(), given)
-    kept, failed, reply = run.result
-    assert (kept.value, kept.error, failed.value) == (7, None, None)
-    assert str(failed.error) == "the disk is full"
-    assert reply.text == "noted", "what the storage takes is not taken from the cycle's time"
-    assert (threading.current_thread() in store.threads) is not is_async
 
 
 def test_what_hangs_is_left_behind_at_the_deadline() -> None:
