@@ -210,8 +210,8 @@ def _erase_if_free(runner: StepRunner, thread_id: str, resource_id: str) -> bool
 
 def _is_shown_in_others(runner: StepRunner, resource_id: str) -> bool:
     """Return whether what is known of a thread is shown in others of its resource, too."""
-    has_log = runner.archive is not None and runner.archive.record_revision(resource_id) > 0
-    parts = runner.settings.parts
+    archive, parts = runner.archive, runner.settings.parts
+    has_log = archive is not None and archive.load_record(resource_id)[0] is not None
     return has_log or parts.sharing is not None or parts.inject is not None
 
 

@@ -188,12 +188,6 @@ class Groups(Database):
                 return None, _count_deletions(connection, resource_id)
         return json.loads(row.body), row.revision
 
-    def record_revision(self, resource_id: str) -> int:
-        """Return the revision of the record of a resource, 0 when there is none."""
-        query = select(record_rows.c.revision).where(record_rows.c.resource_id == resource_id)
-        with self._reading("read a revision") as connection:
-            return connection.execute(query).scalar() or 0
-
     def commit_record(
         self, resource_id: str, record: Mapping[str, Any], *, expected: int, now: datetime
     ) -> bool:
