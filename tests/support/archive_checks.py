@@ -322,7 +322,7 @@ def deleting_a_thread_leaves_nothing_of_it(archive: Any, name: str) -> None:
     expect(list_keys(archive, f"{name} 2"), ["a", "B"], "the other thread")
     expect(len(archive.groups(resource_id=r)), 1, "its groups")
     expect(archive.job(f"{name} 2 j").state, "running", "its job")
-    record, revision = archive.load_record(r)
+    record, _ = archive.load_record(r)
     expect(record["generation"], 0, "the resource's record")
     stale = archive.commit_record(r, {"generation": 0}, expected=1, now=at(0))
     expect_not(stale, "a commit by who has not heard of it")
