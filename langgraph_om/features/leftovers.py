@@ -168,12 +168,14 @@ def build_excerpts(threads: Sequence[OtherThread], settings: Settings) -> list[E
     for thread in threads:
         if left < _LEAST_EXCERPT:
             break
+        write, count = partial(_write_excerpt, thread, settings), settings.counter.count_text
         is_cut = thread.unobserved.stop > thread.unobserved.start + MAX_MESSAGES
-        counts = range(1, 1 + (0 if is_cut else len(thread.entries)))
-        fits = bisect_right(counts, left, key=partial(_count_excerpt, thread, settings))
+        fits = 0 if is_cut else len(thread.entries)
+        if fits and count(write(fits)) > left:
+            fits = bisect_right(range(1, fits), left, key=lambda most: count(write(most)))
         if fits:
-            left -= _count_excerpt(thread, settings, fits)
-            text = _write_excerpt(thread, settings, fits)
+            text = write(fits)
+            left -= count(text)
             shown.append({"thread_id": thread.id, "text": text})
     return shown[::-1]
 
@@ -194,10 +196,6 @@ def _write_excerpt(thread: OtherThread, settings: Settings, count: int) -> str:
     title = f' title="{escape_attribute(label)}"' if label else ""
     name = f'id="{escape_attribute(settings.show_id(thread.id))}"{title}'
     return f"<other-conversation {name}>\n{left_out}{escape(text)}\n</other-conversation>"
-
-
-def _count_excerpt(thread: OtherThread, settings: Settings, count: int) -> int:
-    return settings.counter.count_text(_write_excerpt(thread, settings, count))
 
 
 # --- Chosen to observe ---------------------------------------------------------------------------
