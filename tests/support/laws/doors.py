@@ -15,6 +15,7 @@ from typing_extensions import TypedDict
 
 from langgraph_om import ObservationalMemory, add_observational_memory, create_memory_agent
 from support.agents import MIDDLEWARE, READY, SCHEMAS, SYSTEM, Graph, Saver, as_middleware
+from support.inside import runner_of
 from support.laws.cast import Actor, look_up
 
 DOORS = ("agent", "agent-plain", "plain", "delta", *MIDDLEWARE, "step")
@@ -38,6 +39,8 @@ def build(door: str, memory: ObservationalMemory, actor: Actor, saver: Saver) ->
             delta=door == "agent",
         )
     if door in MIDDLEWARE:
+        if door == "middleware-node":  # as after a process's first call, which tells its node of it
+            runner_of(memory).actor.meet(actor, [look_up], SYSTEM)
         return create_agent(
             actor,
             [look_up],
