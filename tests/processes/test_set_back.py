@@ -14,8 +14,9 @@ from support.processes.workers import Place
 
 def set_evicts(agent: Agent, *, to: bool) -> None:
     runner = runner_of(agent.memory)
-    parts = replace(runner.settings.parts, evict=Evicting() if to else None)
-    runner.actor.settings = replace(runner.settings, parts=parts)
+    parts = runner.settings.parts
+    evict = Evicting(parts.archive) if to and parts.archive else None
+    runner.actor.settings = replace(runner.settings, parts=replace(parts, evict=evict))
 
 
 def test_message_that_the_archive_lost_comes_back_before_it_is_evicted(sqlite_place: Place) -> None:
