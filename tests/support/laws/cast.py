@@ -337,13 +337,11 @@ class Oracle:
     def unread(self, words: set[str]) -> set[str]:
         """The words of a message that no cycle was shown, of the cycle that was shown most.
 
-        What comes of one about several threads is theirs at once, whoever hears of it.
+        What comes of one about other threads is theirs at once, whoever hears of it.
         """
-        shown = [*self.shown.items()]
-        found = (
-            words - seen for (cycle_id, name), seen in shown if name or cycle_id in self.landed
-        )
-        return min(found, key=len, default=words)
+        ended = (*self.landed, "others-")
+        shown = ((key, seen) for (key, _), seen in self.shown.items() if key.startswith(ended))
+        return min((words - seen for _, seen in shown), key=len, default=words)
 
     def _extract(self, messages: list[BaseMessage]) -> AIMessage:
         """Tell which requests were read, as far as the mood allows."""
