@@ -113,6 +113,9 @@ class StepArchive:
             ArchiveError: When the storage fails.
         """
         record, settings = self.record, self.settings
+        title = record["thread_title"]
+        if title is None and "id" in record.get("title", {}):  # it was given back
+            title = ""
         times = {
             key: time
             for key, message in entries
@@ -125,7 +128,7 @@ class StepArchive:
             entries,
             after=after,
             now=self.now,
-            title=record["thread_title"] or ("" if "told" in record.get("title", {}) else None),
+            title=title,
             times=times,
             branch=self.branch,
             must_follow=must_follow,

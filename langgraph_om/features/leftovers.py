@@ -171,10 +171,11 @@ def build_excerpts(threads: Sequence[OtherThread], settings: Settings) -> list[E
         write, count = partial(_write_excerpt, thread, settings), settings.counter.count_text
         is_cut = thread.unobserved.stop > thread.unobserved.start + MAX_MESSAGES
         fits = 0 if is_cut else len(thread.entries)
-        if fits and count(write(fits)) > left:
+        text = write(fits) if fits else ""
+        if count(text) > left:
             fits = bisect_right(range(1, fits), left, key=lambda most: count(write(most)))
-        if fits:
-            text = write(fits)
+            text = write(fits) if fits else ""
+        if text:
             left -= count(text)
             shown.append({"thread_id": thread.id, "text": text})
     return shown[::-1]

@@ -93,7 +93,7 @@ def set_title(runner: StepRunner, text: str | None) -> Update:
 
 
 class Titles:
-    """Gives threads titles, reports those that a person set, and keeps them up to date.
+    """Gives threads titles, keeps them up to date, and tells the stream of them.
 
     Args:
         config: How a title is asked for after the first answer; `None`: it is not.
@@ -143,8 +143,7 @@ class Titles:
             step.apply([asked] if is_taken else [])
         else:
             found = yield from _ask(info, exchange, config.instructions)
-            step.apply([asked])
-            step.apply([found])
+            step.apply([asked, found])
 
     def tell(self, step: Step) -> None:
         """Tell the stream, once, of a title, whoever set it."""

@@ -313,8 +313,8 @@ class StepRunner:
         Returns:
             Its start event; a failure when the executor has no room for it now.
         """
-        record, now, known = step.record, self.clock(), (step.settings, step.record, step.window)
-        job = describe_job(*known, decision, now)
+        settings, record, window, now = step.settings, step.record, step.window, self.clock()
+        job = describe_job(settings, record, window, decision, now)
         whose, context = job.info.record, self._context_ahead(config)
         actor = name_actor(context.calls.actor)
         is_taken: bool = yield Submit(
@@ -335,7 +335,7 @@ class StepRunner:
                 "the memory is closed and works without background jobs; a turn waits when its "
                 "messages or observations exceed `block_after`"
             )
-        started: Event = job.start if is_taken else build_deferred(*known, job)
+        started: Event = job.start if is_taken else build_deferred(settings, record, window, job)
         yield Show([started])
         return started
 

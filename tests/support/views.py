@@ -11,19 +11,12 @@ from langchain_core.messages import BaseMessage
 
 from langgraph_om.archive import SQLAlchemyArchive
 from langgraph_om.core.actor import prompt
+from support import inside
 from support.flows import setup
-from support.inside import (
-    NO_PARTS,
-    Archiving,
-    MemoryRecord,
-    Parts,
-    Recall,
-    RetrievalConfig,
-    Sharing,
-    Window,
-)
+from support.inside import NO_PARTS, MemoryRecord, Parts, Recall, RetrievalConfig, Window
 
-SHARED = Parts(sharing=Sharing(Archiving(SQLAlchemyArchive("sqlite:///:memory:"))))
+_ARCHIVING = inside.Archiving(SQLAlchemyArchive("sqlite:///:memory:"))
+SHARED = Parts(sharing=inside.Sharing(_ARCHIVING))
 
 
 def assemble(

@@ -383,17 +383,19 @@ def note_asked(record: MemoryRecord, event: TitleAsked) -> None:
 def set_title(record: MemoryRecord, event: Titled) -> None:
     """Set the title, which a model's answer never does over one that is there."""
     state = record.get("title", {})
-    if event["by"] == "person" and state.get("id") != event["id"]:
-        record["thread_title"] = event["title"]
-        record["title"] = {
-            **state,
-            "by": None if event["title"] is None else "person",
-            "id": event["id"],
-            "at": event["at"],
-            "cycle_id": None,
-            "tries": 0,
-        }
-    if event["by"] == "person" or state.get("cycle_id") != event["id"]:
+    if event["by"] == "person":
+        if state.get("id") != event["id"]:
+            record["thread_title"] = event["title"]
+            record["title"] = {
+                **state,
+                "by": None if event["title"] is None else "person",
+                "id": event["id"],
+                "at": event["at"],
+                "cycle_id": None,
+                "tries": 0,
+            }
+        return
+    if state.get("cycle_id") != event["id"]:
         return
     state = {**state, "cycle_id": None}
     if "usage" in event:

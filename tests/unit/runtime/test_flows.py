@@ -44,6 +44,31 @@ def question(role: Any = "observer") -> AskModel:
     return AskModel(role, [])
 
 
+@pytest.mark.parametrize("is_async", [False, True])
+def test_the_storage_is_called_in_place_or_off_the_loop_and_without_a_limit(
+    *, is_async: bool
+) -> None:
+    threads: list[threading.Thread] = []
+
+    def keep(value: int) -> float:
+        threads.append(threading.current_thread())
+        time.sleep(0.6)
+        return 7 / value
+
+    def flow() -> Any:
+        kept = yield Storage(keep, (1,))
+        failed = yield Storage(keep, (0,))
+        return kept, failed, (yield question())
+
+    given = context(scripted(observer="noted"), deadline=1.0)
+    run = asyncio.run(adrive(flow(), given)) if is_async else drive(flow(), given)
+    kept, failed, reply = run.result
+    assert (kept.value, kept.error, failed.value) == (7, None, None)
+    assert isinstance(failed.error, ZeroDivisionError)
+    assert reply.text == "noted", "what the storage takes is not taken from the cycle's time"
+    assert (threading.current_thread() in threads) is not is_async
+
+
 def test_what_hangs_is_left_behind_at_the_deadline() -> None:
     let_go = threading.Event()
 
@@ -76,16 +101,15 @@ def test_what_hangs_is_left_behind_at_the_deadline() -> None:
 async def test_a_cancelled_flow_ends_at_once_and_leaves_what_hangs_behind() -> None:
     entered, let_go = threading.Event(), threading.Event()
 
-    class Hanging:
-        def keep(self) -> None:
-            entered.set()
-            let_go.wait(120)
+    def keep() -> None:
+        entered.set()
+        let_go.wait(120)
 
     ended: list[str] = []
 
     def flow() -> Any:
         try:
-            yield Storage(Hanging().keep)
+            yield Storage(keep)
         finally:
             ended.append("flow")
 

@@ -10,13 +10,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from support.edits import edited
 from support.groups import group
-from support.inside import (
-    CONTINUATION_ID,
-    OTHERS_ID,
-    MemoryRecord,
-    is_reminder,
-    open_window,
-)
+from support.inside import CONTINUATION_ID, OTHERS_ID, MemoryRecord, is_reminder, open_window
 from support.views import SHARED, assemble
 from support.words import Words
 
